@@ -2,12 +2,14 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A FieldError names a member and what is wrong with it.
@@ -21,47 +23,81 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Reason }
 // Validator is what every message that crosses the channel implements.
 type Validator interface{ Validate() error }
 
-// Decode reads one closed message: valid UTF-8, no member that T does not have, no nesting beyond MaxDepth, nothing after
-// the document, and T.Validate passes.
+// Decode reads one closed message: valid UTF-8, no member that T does not have or that differs only in case, none given
+// twice, no nesting beyond MaxDepth, nothing after the document, and T.Validate passes.
 func Decode[T Validator](b []byte) (T, error) {
-	var v T
-	if !utf8.Valid(b) {
-		return v, errors.New("document is not valid UTF-8")
+	return decode[T](b, json.RejectUnknownMembers(true))
+}
+
+// Encode writes a message. Unlike json.Marshal it leaves raw members as they are, so that what was built once is sent the
+// same, byte for byte.
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := stdjson.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
 	}
-	if err := checkDepth(b); err != nil {
-		return v, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&v); err != nil {
-		return v, describe(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return v, errors.New("document is followed by more data")
-	}
-	return v, v.Validate()
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 // DecodeReply is Decode for what a peer answers: members it does not know are ignored, so that a newer peer is understood.
 func DecodeReply[T Validator](b []byte) (T, error) {
+	return decode[T](b, json.RejectUnknownMembers(false))
+}
+
+func decode[T Validator](b []byte, opts json.Options) (T, error) {
 	var v T
-	if err := json.Unmarshal(b, &v); err != nil {
-		return v, describe(err)
+	if err := checkDepth(b); err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(b, &v, opts); err != nil {
+		var none T
+		return none, describe(err)
 	}
 	return v, v.Validate()
 }
 
+// describe names the member that an error of the decoder is about.
 func describe(err error) error {
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if e.Field == "" {
-			return &FieldError{"document", "must be an object"}
+	if e, ok := errors.AsType[*json.SemanticError](err); ok {
+		field := fieldOf(e.JSONPointer)
+		switch {
+		case errors.Is(err, json.ErrUnknownName):
+			return &FieldError{field, "is not a member of this object"}
+		case e.Err != nil && e.GoType != nil && e.JSONKind == 0:
+			return &FieldError{field, e.Err.Error()}
+		case e.JSONKind != 0:
+			return &FieldError{field, "must not be a " + e.JSONKind.String()}
 		}
-		return &FieldError{e.Field, "must not be a " + e.Value}
+		return &FieldError{field, "has a wrong value"}
 	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return &FieldError{strings.Trim(name, `"`), "is not a member of this object"}
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return &FieldError{fieldOf(e.JSONPointer), "is given twice"}
+		}
+		return fmt.Errorf("document is not valid JSON: %w", e)
 	}
 	return fmt.Errorf("document is not valid JSON: %w", err)
+}
+
+// fieldOf writes a JSON pointer as the dotted path that our messages use.
+func fieldOf(p jsontext.Pointer) string {
+	var s strings.Builder
+	for token := range p.Tokens() {
+		switch {
+		case strings.Trim(token, "0123456789") == "" && s.Len() > 0:
+			s.WriteString("[" + token + "]")
+		case s.Len() > 0:
+			s.WriteString("." + token)
+		default:
+			s.WriteString(token)
+		}
+	}
+	if s.Len() == 0 {
+		return "document"
+	}
+	return s.String()
 }
 
 // checkDepth refuses deep nesting before the decoder recurses into it.
@@ -118,7 +154,7 @@ func checkNames(field string, names []string) error {
 	return nil
 }
 
-func checkObject(field string, raw json.RawMessage) error {
+func checkObject(field string, raw []byte) error {
 	if trimmed := bytes.TrimLeft(raw, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return &FieldError{field, "must be an object"}
 	}

@@ -52,8 +52,11 @@ func (c Content) String() string {
 	return s
 }
 
-// MarshalJSON writes a single text part as a string.
+// MarshalJSON writes a single text part, and no part at all, as a string.
 func (c Content) MarshalJSON() ([]byte, error) {
+	if len(c) == 0 {
+		return []byte(`""`), nil
+	}
 	if len(c) == 1 && c[0].Type == "text" {
 		return json.Marshal(c[0].Text)
 	}
@@ -62,13 +65,13 @@ func (c Content) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON takes a string or an array of parts.
 func (c *Content) UnmarshalJSON(b []byte) error {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
-		*c = Text(s)
+	var s *string
+	if json.Unmarshal(b, &s) == nil && s != nil {
+		*c = Text(*s)
 		return nil
 	}
 	var parts []Part
-	if err := json.Unmarshal(b, &parts); err != nil {
+	if err := json.Unmarshal(b, &parts); err != nil || parts == nil {
 		return &FieldError{"content", "must be a string or an array of parts"}
 	}
 	*c = parts
