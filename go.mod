@@ -1,6 +1,7 @@
 module runnerd
 
 go 1.26.0
+
 require (
 	code.dny.dev/ssrf v0.3.0
 	filippo.io/age v1.3.2
@@ -58,3 +59,5 @@ require (
 	pgregory.net/rapid v1.3.0
 	rsc.io/qr v0.2.0
 )
+
+require github.com/alecthomas/kong v1.17.0 // indirect
