@@ -29,6 +29,8 @@ var (
 	ErrBusy     = errors.New("store is busy")   // a bounded wait is over
 	ErrLocked   = errors.New("store is in use") // another gateway has it open
 	ErrNewer    = errors.New("store is of a newer version")
+	ErrClosed   = errors.New("store is closed")
+	ErrBroken   = errors.New("store is broken") // a sync did not work: nothing is acknowledged any more, the gateway must stop
 )
 
 // Identifiers are types, so that a tenant cannot be passed for a run.

@@ -1,0 +1,2 @@
+// Package sqlite is the store in one file. See store for what every store promises.
+package sqlite

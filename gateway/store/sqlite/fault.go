@@ -1,0 +1,48 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"runnerd/gateway/store"
+)
+
+// A severity says what an error means for those who share a transaction with it.
+type severity int
+
+const (
+	harmless severity = iota // of one statement: SQLite undid it, the transaction goes on
+	aborts                   // of the transaction: nothing of it will be written, later ones may be
+	breaks                   // of the store: what is on the disk is not known any more
+)
+
+// judge gives a driver's error the name that callers act on, if it has one, and its severity. The error itself stays in the
+// chain.
+func judge(err error) (error, severity) {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
+		return err, harmless
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID:
+		return fmt.Errorf("%w: %w", store.ErrConflict, err), harmless
+	case sqlite3.SQLITE_IOERR_SHMSIZE: // the index of the write-ahead log could not grow
+		return fmt.Errorf("%w: %w", store.ErrFull, err), aborts
+	case sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_CORRUPTFS:
+		return err, aborts
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", store.ErrFull, err), aborts
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fmt.Errorf("%w: %w", store.ErrBusy, err), aborts
+	case sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return err, aborts
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL:
+		return err, breaks
+	}
+	return err, harmless // a mistake in a statement, say: ours, and of nobody else in the transaction
+}
