@@ -1,0 +1,136 @@
+package dispatch
+
+import (
+	"context"
+
+	"runnerd/gateway/store"
+)
+
+// A Tx is a transaction of the store with what dispatch keeps while it lasts: how many lanes are taken, so that a batch of
+// results asks once, and what is to be done in memory when the commit is durable. See Service.Update and Wrap.
+type Tx struct {
+	store.Tx
+	hands   map[store.RunnerID]hand
+	freed   map[fence]bool          // offers whose lane the runner has given back, whatever it reported last
+	without map[store.RunnerID]bool // runners that just refused a step as busy, or were revoked
+	refills map[store.Subject]bool  // subjects that have a lane or a waiting step more than before
+	after   []func()
+}
+
+// A fence names one offer.
+type fence struct {
+	runner store.RunnerID
+	seq    int64
+}
+
+// Wrap makes a Tx of a transaction that somebody else began. What AfterCommit is given then never happens, so only caches
+// and hints may hang on it.
+func Wrap(tx store.Tx) *Tx { return &Tx{Tx: tx} }
+
+// AfterCommit has f called once the transaction is durable, and not at all if it fails.
+func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
+
+// Update runs fn in one transaction of the store and returns when it is durable. Lanes that fn freed are given to waiting
+// steps at its end, in the same transaction: a run that is ending has abandoned all its steps by then.
+func (s *Service) Update(ctx context.Context, fn func(*Tx) error) error {
+	var last *Tx // fn may run again after a serialization failure
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		last = Wrap(tx)
+		if err := fn(last); err != nil {
+			return err
+		}
+		for subject := range last.refills {
+			if err := s.refill(last, subject); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range last.after {
+		f()
+	}
+	return nil
+}
+
+// A hand is what a runner has been given and not finished.
+type hand struct {
+	steps int
+	lanes map[string]int // by provider
+	seqs  map[int64]bool
+}
+
+// hand counts the lanes of a runner that are taken: steps offered to it or accepted by it, and those that it still holds
+// though they ended here.
+func (t *Tx) hand(s store.Subject, r store.RunnerID, held []heldStep) (hand, error) {
+	h, ok := t.hands[r]
+	if !ok {
+		h = hand{lanes: map[string]int{}, seqs: map[int64]bool{}}
+		for step, err := range t.StepsOfRunner(s, r, store.StepOffered, store.StepAccepted) {
+			if err != nil {
+				return hand{}, err
+			}
+			h.take(step.Seq, step.UseProv)
+		}
+		if t.hands == nil {
+			t.hands = map[store.RunnerID]hand{}
+		}
+		t.hands[r] = h
+	}
+	full := hand{h.steps, map[string]int{}, h.seqs}
+	for p, n := range h.lanes {
+		full.lanes[p] = n
+	}
+	for _, x := range held {
+		if !h.seqs[x.seq] && !t.freed[fence{r, x.seq}] {
+			full.steps++
+			full.lanes[x.provider]++
+		}
+	}
+	return full, nil
+}
+
+func (h *hand) take(seq int64, provider string) {
+	h.steps++
+	h.lanes[provider]++
+	h.seqs[seq] = true
+}
+
+// took and gave keep the counts true while the transaction moves steps.
+func (t *Tx) took(s store.Step) {
+	if h, ok := t.hands[s.Runner]; ok {
+		h.take(s.Seq, s.UseProv)
+		t.hands[s.Runner] = h
+	}
+}
+
+func (t *Tx) gave(s store.Step) {
+	if t.refills == nil {
+		t.refills = map[store.Subject]bool{}
+	}
+	t.refills[s.Subject] = true
+	if h, ok := t.hands[s.Runner]; ok && h.seqs[s.Seq] {
+		h.steps--
+		h.lanes[s.UseProv]--
+		delete(h.seqs, s.Seq)
+		t.hands[s.Runner] = h
+	}
+}
+
+// free notes that the runner itself gave back the lane of an offer.
+func (t *Tx) free(r store.RunnerID, seq int64) {
+	if t.freed == nil {
+		t.freed = map[fence]bool{}
+	}
+	t.freed[fence{r, seq}] = true
+}
+
+// leaveOut keeps a runner from being offered anything more by this transaction.
+func (t *Tx) leaveOut(r store.RunnerID) {
+	if t.without == nil {
+		t.without = map[store.RunnerID]bool{}
+	}
+	t.without[r] = true
+}
