@@ -5,6 +5,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 
 	"runnerd/internal/wire"
 )
@@ -37,4 +38,30 @@ type Status struct {
 	Path      string // where it was found, for the owner's eyes only; never sent
 	Models    []string
 	AuthClass string // wire.Auth...
+}
+
+// The states of a Status.
+const (
+	Ready        = "ready"
+	Disabled     = "disabled"
+	NotInstalled = "not_installed"
+	NeedsLogin   = "needs_login"
+	NeedsKey     = "needs_key"
+	Unreachable  = "unreachable"
+	TooOld       = "too_old"
+	Broken       = "broken"
+)
+
+// The causes of the end of a step's context, as the runner sets them.
+var (
+	ErrCancelled = errors.New("the step was cancelled")
+	ErrTimeout   = errors.New("the step took longer than it may")
+)
+
+// Ended makes the output of a step whose context ended.
+func Ended(ctx context.Context) wire.Output {
+	if errors.Is(context.Cause(ctx), ErrTimeout) {
+		return wire.Failed(wire.CodeStepTimeout, "%v", ErrTimeout)
+	}
+	return wire.Failed(wire.CodeCancelled, "%v", ErrCancelled)
 }
