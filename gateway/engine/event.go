@@ -17,7 +17,14 @@ type Event struct {
 	CausationID  string          `json:"causationId,omitempty"`
 	ContentTrust string          `json:"contentTrust,omitempty"`
 	Payload      json.RawMessage `json:"payload"`
+
+	// Clock is store time in milliseconds, on events after which the run's duration begins or ceases to count; see runClock.
+	Clock int64 `json:"clock,omitempty"`
 }
 
-// Untrusted marks events made from what a runner returned (wire section 13).
-const Untrusted = "untrusted"
+// The values of ContentTrust (wire section 13). Untrusted marks what was made from what a runner returned. Trusted is written
+// out on what later values are composed from, because a value without a marking counts as untrusted there.
+const (
+	Untrusted = "untrusted"
+	Trusted   = "trusted"
+)

@@ -11,8 +11,11 @@ import (
 // the fencer whose randomness marks untrusted blocks.
 type Env struct {
 	Now   time.Time // wall time
+	Clock time.Time // store time, which the run's duration is counted in; zero: Now
 	Fence *fence.Fencer
 	Caps  Caps
+
+	Provides []string // runtime capabilities (wire 11.2)
 }
 
 // Caps are the host's ceilings (wire 2.1 limits). Zero means the default of package engine.
@@ -54,11 +57,17 @@ type StepEnded struct {
 // UsedFor is what the offer settled where the workflow left it open.
 type UsedFor struct{ Provider, Model string }
 
-// Lost is runner_unavailable: Outcome is "not_started" or "unknown" (faults.md I8).
+// Lost is runner_unavailable: Outcome is one of the two below (faults.md I8); anything else counts as unknown.
 type Lost struct {
 	Outcome string
 	Message string
 }
+
+// What is known of a step whose runner is gone.
+const (
+	OutcomeNotStarted = "not_started" // certainly nobody began it
+	OutcomeUnknown    = "unknown"     // it may have been done
+)
 
 // Progress is a piece of a running step's output. N counts from 1 per step; a repeat is dropped.
 type Progress struct {
@@ -95,6 +104,7 @@ func (Cancel) input()     {}
 type Decision struct {
 	Events  []Event
 	Effects []Effect
+	Next    *State // the state after Events, for a caller that keeps states
 }
 
 // An Effect is something to do. The types below are all there are.
@@ -104,6 +114,7 @@ type Effect interface{ effect() }
 type Dispatch struct {
 	StepID   string // nodeId:call:try
 	NodeID   string
+	Attempt  int    // from 1; above 1 the step exists, ended not_started, and goes back into the queue with its stored inputs
 	Kind     string // wire.KindModel or wire.KindTool
 	Provider string // may be empty: taken from the runner's inventory when the step is offered
 	Model    string

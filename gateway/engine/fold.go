@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// errOrder means that an event came to a node that cannot have it now.
+var errOrder = errors.New("the node is not in a state in which this can happen")
+
+// fold applies what an event says, its place in the log aside.
+func (s *State) fold(e Event) error {
+	switch e.Type {
+	case TypeRunStarted:
+		return s.begin(e)
+	case TypeRunCompleted:
+		return s.finish(e, StatusCompleted)
+	case TypeRunFailed:
+		return s.finish(e, StatusFailed)
+	case TypeRunCancelled:
+		return s.finish(e, StatusCancelled)
+	case TypeProviderUsage:
+		return s.cost.add(e.Payload)
+	case TypeNodeStarted, TypeNodeCompleted, TypeNodeFailed, TypeNodeSkipped, TypeNodeCancelled, TypeNodeRetried,
+		TypeOutputChunk, TypeStepAccepted, TypeStepQueued:
+		i, ok := s.wf.index[e.NodeID]
+		if !ok {
+			return fmt.Errorf("workflow %s has no node %q", s.wf.ID, e.NodeID)
+		}
+		return s.foldNode(i, e)
+	}
+	return nil
+}
+
+func (s *State) begin(e Event) error {
+	if s.begun != nil {
+		return errors.New("the run had started")
+	}
+	b := begun{at: e.Timestamp, untrusted: e.ContentTrust != Trusted}
+	err := json.Unmarshal(e.Payload, &b.runStarted)
+	if err == nil {
+		b.inputs, err = members(b.Inputs)
+	}
+	if err == nil {
+		b.options, err = readOptions(b.Configurable)
+	}
+	if err != nil {
+		return err
+	}
+	s.begun, s.runID, s.status = &b, e.RunID, StatusRunning
+	return nil
+}
+
+func (s *State) finish(e Event, status string) error {
+	s.status, s.ended, s.end = status, e.Timestamp, e.Payload
+	return nil
+}
+
+func (s *State) foldNode(i int, e Event) error {
+	n := &s.nodes[i]
+	switch e.Type {
+	case TypeNodeStarted:
+		switch {
+		case n.status == nodePending:
+			s.active++
+			n.started = e.Timestamp
+		case n.phase != phaseRetry:
+			return errOrder
+		}
+		kind, _ := typeOf(s.wf.nodes[i].typeID)
+		n.status, n.phase, n.payload = nodeActive, kind.waits, nil
+		n.attempts++
+		s.starts++
+		return nil
+	case TypeNodeSkipped:
+		if n.status != nodePending {
+			return errOrder
+		}
+		n.end(nodeSkippedStatus, e)
+		return nil
+	}
+	if n.status != nodeActive {
+		return errOrder
+	}
+	switch e.Type {
+	case TypeNodeCompleted:
+		if kind, _ := typeOf(s.wf.nodes[i].typeID); kind.waits != phaseQueued {
+			s.copied += len(e.Payload)
+		}
+		n.end(nodeCompletedStatus, e)
+	case TypeNodeFailed:
+		n.end(nodeFailedStatus, e)
+	case TypeNodeCancelled:
+		n.end(nodeCancelledStatus, e)
+	case TypeNodeRetried:
+		n.phase, n.payload = phaseRetry, e.Payload
+	case TypeStepAccepted:
+		n.phase = phaseAccepted
+	case TypeStepQueued:
+		n.phase = phaseQueued
+	case TypeOutputChunk:
+		return n.stream.fold(e.Payload)
+	}
+	if n.status != nodeActive {
+		s.active--
+	}
+	return nil
+}
+
+func (n *nodeState) end(status nodeStatus, e Event) {
+	n.status, n.phase, n.ended, n.payload = status, phaseNone, e.Timestamp, e.Payload
+	n.untrusted = e.ContentTrust != Trusted
+	n.stream = stream{}
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"encoding/json"
+
+	"runnerd/internal/wire"
+)
+
+// The types of event that the engine writes (wire section 12).
+const (
+	TypeRunStarted    = "run.started"
+	TypeRunCompleted  = "run.completed"
+	TypeRunFailed     = "run.failed"
+	TypeRunCancelled  = "run.cancelled"
+	TypeNodeStarted   = "node.started"
+	TypeNodeCompleted = "node.completed"
+	TypeNodeFailed    = "node.failed"
+	TypeNodeSkipped   = "node.skipped"
+	TypeNodeCancelled = "node.cancelled"
+	TypeNodeRetried   = "node.retried"
+	TypeOutputChunk   = "output.chunk"
+	TypeProviderUsage = "provider.usage"
+	TypeCapBreached   = "cap.breached"
+)
+
+// Our own types, which only the debug mode shows (wire 6.1 and 6.3). They say when the run's clock ran, and hold neither a
+// runner's id nor a subject.
+const (
+	TypeStepAccepted = "runnerd.step.accepted" // a runner holds the start permit
+	TypeStepQueued   = "runnerd.step.queued"   // it waits for a runner again
+)
+
+// EngineVersion and LogVersion stand on run.started and on snapshots.
+const (
+	EngineVersion = "1"
+	LogVersion    = 2
+)
+
+// Codes that a failed node or run may carry besides those of internal/wire.
+const (
+	codeCapability     = "capability_not_provided"
+	codeRecursionLimit = "recursion_limit_exceeded"
+	codeRunTimeout     = "run_timeout"
+	codeNodeFailed     = "node_failed" // core.fail, unless it names another
+	codeUnsupported    = "expression_not_supported"
+	codeUntrusted      = "untrusted_content_refused" // untrusted content would have chosen what only an author may
+
+	codeInvalidInput = string(wire.CodeInvalidInput)
+	codeTooLarge     = string(wire.CodeResultTooLarge)
+)
+
+// masked stands in events and snapshots for what they may not show.
+const masked = `"[redacted]"`
+
+// runStarted is everything about a run that later decisions need, apart from what may not stand in a log: Masked names that,
+// and State.Reveal gives it back.
+type runStarted struct {
+	WorkflowID    string          `json:"workflowId"`
+	Inputs        json.RawMessage `json:"inputs"`
+	Configurable  json.RawMessage `json:"configurable,omitempty"`
+	Transport     string          `json:"transport"`
+	EngineVersion string          `json:"engineVersion"`
+	Owner         *Owner          `json:"owner,omitempty"`
+	Tags          []string        `json:"tags,omitempty"`
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	Masked        *maskedMembers  `json:"masked,omitempty"`
+}
+
+// maskedMembers names the sensitive inputs, and says whether the run asks for a runner by name: a log is copied by a fork,
+// and copied history carries no runner id (wire 14.10).
+type maskedMembers struct {
+	Inputs []string `json:"inputs,omitempty"`
+	Runner bool     `json:"runner,omitempty"`
+}
+
+type nodeStarted struct {
+	NodeID  string `json:"nodeId"`
+	TypeID  string `json:"typeId"`
+	Attempt int    `json:"attempt"`
+}
+
+// nodeCompleted carries two members beside the protocol's: Untrusted names the outputs that are, when only some of them are,
+// and Sensitive says which output is the value of which sensitive variable, so that it can be passed on though it is masked.
+type nodeCompleted struct {
+	NodeID     string            `json:"nodeId"`
+	Outputs    json.RawMessage   `json:"outputs"`
+	DurationMs int64             `json:"durationMs"`
+	Untrusted  []string          `json:"untrusted,omitempty"`
+	Sensitive  map[string]string `json:"sensitive,omitempty"` // output -> variable; "": not kept at all
+}
+
+// nodeFailed carries Outputs beside the protocol's members: what a failed step had put out all the same (UD-49).
+type nodeFailed struct {
+	NodeID   string          `json:"nodeId"`
+	Error    nodeError       `json:"error"`
+	Attempts int             `json:"attempts"`
+	Outputs  json.RawMessage `json:"outputs,omitempty"`
+}
+
+type nodeError struct {
+	Code      string          `json:"code"`
+	Message   string          `json:"message"`
+	Details   json.RawMessage `json:"details,omitempty"`
+	Retryable bool            `json:"retryable"`
+}
+
+// nodeRetried announces the attempt that starts after the delay.
+type nodeRetried struct {
+	NodeID    string    `json:"nodeId"`
+	Attempt   int       `json:"attempt"`
+	DelayMs   int64     `json:"delayMs"`
+	LastError nodeError `json:"lastError"`
+}
+
+type nodeEnded struct { // node.skipped, node.cancelled
+	NodeID string `json:"nodeId"`
+	Reason string `json:"reason"`
+}
+
+type stepPhase struct {
+	NodeID string `json:"nodeId"`
+	StepID string `json:"stepId"`
+}
+
+// outputChunk carries N beside the protocol's members: the number of the progress it was made from, 0 for the last chunk.
+type outputChunk struct {
+	NodeID string     `json:"nodeId"`
+	RunID  string     `json:"runId"`
+	Chunk  string     `json:"chunk"`
+	IsLast bool       `json:"isLast"`
+	N      int64      `json:"n,omitempty"`
+	Meta   *chunkMeta `json:"meta,omitempty"`
+}
+
+type chunkMeta struct {
+	FinishReason string      `json:"finishReason,omitempty"`
+	Model        string      `json:"model,omitempty"`
+	Usage        *chunkUsage `json:"usage,omitempty"`
+}
+
+type chunkUsage struct {
+	Prompt     int64 `json:"promptTokens"`
+	Completion int64 `json:"completionTokens"`
+	Total      int64 `json:"totalTokens"`
+}
+
+type providerUsage struct { // closed
+	Provider        string  `json:"provider"`
+	Model           string  `json:"model"`
+	InputTokens     int64   `json:"inputTokens"`
+	OutputTokens    int64   `json:"outputTokens"`
+	TotalTokens     int64   `json:"totalTokens"`
+	CacheReadTokens int64   `json:"cacheReadTokens,omitempty"`
+	CostEstimateUSD float64 `json:"costEstimateUsd,omitempty"`
+	NodeID          string  `json:"nodeId"`
+}
+
+type capBreached struct {
+	Kind     string `json:"kind"`
+	Limit    int64  `json:"limit"`
+	Observed int64  `json:"observed"`
+	NodeID   string `json:"nodeId,omitempty"`
+}
+
+type runCompleted struct {
+	Outputs    json.RawMessage `json:"outputs,omitempty"`
+	DurationMs int64           `json:"durationMs"`
+}
+
+type runFailed struct {
+	Error        nodeError `json:"error"`
+	FailedNodeID string    `json:"failedNodeId,omitempty"`
+	DurationMs   int64     `json:"durationMs"`
+}
+
+type runCancelled struct {
+	Reason      string `json:"reason,omitempty"`
+	CancelledBy string `json:"cancelledBy,omitempty"`
+	DurationMs  int64  `json:"durationMs"`
+}
+
+// unavailable is the error of a step that no runner took, or whose runner was lost (wire 14.7, faults.md I8).
+func unavailable(message, outcome string) nodeError {
+	details, _ := json.Marshal(struct {
+		Retriable bool   `json:"retriable"`
+		Outcome   string `json:"outcome"`
+	}{true, outcome})
+	return nodeError{Code: string(wire.CodeRunnerUnavailable), Message: message, Details: details, Retryable: true}
+}

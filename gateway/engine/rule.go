@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A rule of an edge says what must have become of its source before its target may start (wire 11.1). Where the edges into a
+// node have different rules, each rule is judged over its own edges, and all must be met.
+type rule uint8
+
+const (
+	allSuccess rule = iota
+	anySuccess
+	allComplete
+	noneFailed
+	anyFailed
+)
+
+// rules are the names of the rules in the protocol.
+var rules = [...]string{"all_success", "any_success", "all_complete", "none_failed", "any_failed"}
+
+// tolerant rules can be met although a source failed, so a target that has not been skipped takes care of the failure.
+func (r rule) tolerant() bool { return r == anySuccess || r == allComplete || r == anyFailed }
+
+// An arrival is what an edge brings to its target.
+type arrival uint8
+
+const (
+	notYet arrival = iota
+	success
+	failed
+	nothing // the source was skipped, or the edge's condition does not hold
+)
+
+// A verdict is what a node's edges say together.
+type verdict uint8
+
+const (
+	wait verdict = iota
+	met
+	never
+)
+
+// judge applies one rule to the arrivals of its edges. The any_ rules do not wait for the rest.
+func (r rule) judge(n [4]int) verdict {
+	waiting := n[notYet] > 0
+	switch r {
+	case allSuccess:
+		return pick(n[failed]+n[nothing] > 0, never, waiting, wait, met)
+	case anySuccess:
+		return pick(n[success] > 0, met, waiting, wait, never)
+	case allComplete:
+		return pick(false, met, waiting, wait, met)
+	case noneFailed:
+		return pick(n[failed] > 0, never, waiting, wait, met)
+	default: // any_failed
+		return pick(n[failed] > 0, met, waiting, wait, never)
+	}
+}
+
+func pick(first bool, a verdict, second bool, b, c verdict) verdict {
+	switch {
+	case first:
+		return a
+	case second:
+		return b
+	}
+	return c
+}
+
+// A condition of an edge compares one value of its source's outputs. Left is a dotted path into them; "status" and "output"
+// stand for the source's status and for all its outputs where no output has that name.
+type condition struct {
+	kind    string
+	left    string
+	right   json.RawMessage
+	pattern *regexp.Regexp
+}
+
+const (
+	whenEquals     = "equals"
+	whenNotEquals  = "notEquals"
+	whenContains   = "contains"
+	whenRegex      = "regex"
+	whenExpression = "expression" // not evaluated here: a node behind such an edge fails and says so
+)
+
+func readCondition(o object) *condition {
+	o.closed("type", "left", "right", "expression")
+	c := &condition{
+		kind: o.choice("type", whenExpression, whenEquals, whenNotEquals, whenContains, whenRegex),
+		left: o.text("left", 0, 1024), right: json.RawMessage(o.members["right"]),
+	}
+	if c.kind == whenExpression {
+		return c
+	}
+	o.required("left", "right")
+	if c.kind == whenRegex && o.has("right") {
+		text, ok := textOf(c.right)
+		var err error
+		if c.pattern, err = regexp.Compile(text); err != nil || !ok || len(text) > 1024 {
+			o.fail(o.at("right"), "must be a regular expression (RE2) of at most 1024 bytes")
+		}
+	}
+	return c
+}
+
+// holds compares left, nil when there is no such value, with the condition's right.
+func (c *condition) holds(left json.RawMessage) bool {
+	switch c.kind {
+	case whenEquals:
+		return left != nil && sameJSON(left, c.right)
+	case whenNotEquals:
+		return left == nil || !sameJSON(left, c.right)
+	case whenRegex:
+		text, ok := textOf(left)
+		return ok && c.pattern.MatchString(text)
+	case whenContains:
+		if text, ok := textOf(left); ok {
+			part, ok := textOf(c.right)
+			return ok && strings.Contains(text, part)
+		}
+		var items []json.RawMessage
+		if json.Unmarshal(left, &items) == nil {
+			for _, item := range items {
+				if sameJSON(item, c.right) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// sameJSON compares values, not their writing.
+func sameJSON(a, b json.RawMessage) bool {
+	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
+	return x.Canonicalize() == nil && y.Canonicalize() == nil && bytes.Equal(x, y)
+}
+
+// walk follows a dotted path into a value; nil when it leads nowhere.
+func walk(v json.RawMessage, path []string) json.RawMessage {
+	for _, name := range path {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(v, &members) != nil {
+			return nil
+		}
+		v = members[name]
+	}
+	return v
+}

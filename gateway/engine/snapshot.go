@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"encoding/json"
+	"maps"
+	"time"
+)
+
+// A RunSnapshot is the document of GET /v1/runs/{runId} (wire 5.2).
+type RunSnapshot struct {
+	RunID         string                     `json:"runId"`
+	WorkflowID    string                     `json:"workflowId"`
+	Status        string                     `json:"status"`
+	CurrentNodeID string                     `json:"currentNodeId,omitempty"`
+	Owner         *Owner                     `json:"owner,omitempty"`
+	StartedAt     *time.Time                 `json:"startedAt,omitempty"`
+	CompletedAt   *time.Time                 `json:"completedAt,omitempty"`
+	Variables     map[string]json.RawMessage `json:"variables"`
+	NodeStates    map[string]NodeSnapshot    `json:"nodeStates"`
+	Error         *SnapshotError             `json:"error,omitempty"`
+	Tags          []string                   `json:"tags"`
+	Metadata      json.RawMessage            `json:"metadata"`
+	Configurable  json.RawMessage            `json:"configurable"`
+	Metrics       *Metrics                   `json:"metrics,omitempty"`
+	EngineVersion string                     `json:"engineVersion"`
+	LogVersion    int                        `json:"eventLogSchemaVersion"`
+}
+
+// A NodeSnapshot is where a node stands: status pending, running, completed, failed, skipped or cancelled; and while it runs,
+// what it waits for: queued, accepted, timer or retry.
+type NodeSnapshot struct {
+	Status      string         `json:"status"`
+	Phase       string         `json:"phase,omitempty"`
+	Attempts    int            `json:"attempts,omitempty"`
+	StepID      string         `json:"stepId,omitempty"` // while its step is outstanding
+	StartedAt   *time.Time     `json:"startedAt,omitempty"`
+	CompletedAt *time.Time     `json:"completedAt,omitempty"`
+	Error       *SnapshotError `json:"error,omitempty"`
+}
+
+// A SnapshotError is closed (wire 5.2).
+type SnapshotError struct {
+	Code    string          `json:"code"`
+	Message string          `json:"message"`
+	Details json.RawMessage `json:"details,omitempty"`
+}
+
+// Metrics are there once something is known.
+type Metrics struct {
+	Cost Cost `json:"openwopCost"`
+}
+
+// A Cost adds up what the run's model steps used; provider and model are those of the last.
+type Cost struct {
+	USD      float64 `json:"usd,omitempty"`
+	Tokens   Tokens  `json:"tokens"`
+	Model    string  `json:"model,omitempty"`
+	Provider string  `json:"provider,omitempty"`
+}
+
+// Tokens are counted by the providers.
+type Tokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+type cost struct {
+	Cost
+	known bool
+}
+
+func (c *cost) add(payload json.RawMessage) error {
+	var u providerUsage
+	if err := json.Unmarshal(payload, &u); err != nil {
+		return err
+	}
+	c.known = true
+	c.USD += u.CostEstimateUSD
+	c.Tokens.Input += u.InputTokens
+	c.Tokens.Output += u.OutputTokens
+	c.Provider, c.Model = u.Provider, u.Model
+	return nil
+}
+
+// Snapshot is the document of a run's state. Sensitive variables are masked.
+func Snapshot(wf *Workflow, s *State) RunSnapshot {
+	doc := RunSnapshot{
+		RunID: s.runID, WorkflowID: wf.ID, Status: s.status, CompletedAt: when(s.ended), EngineVersion: EngineVersion, LogVersion: LogVersion,
+		Variables: map[string]json.RawMessage{}, NodeStates: map[string]NodeSnapshot{}, Tags: []string{},
+		Metadata: json.RawMessage("{}"), Configurable: json.RawMessage("{}"),
+	}
+	if s.begun == nil {
+		return doc
+	}
+	s.describe(&doc)
+	for _, i := range wf.order {
+		n, id := &s.nodes[i], wf.nodes[i].id
+		doc.NodeStates[id] = s.node(i)
+		if n.status == nodeActive && doc.CurrentNodeID == "" && !s.Terminal() {
+			doc.CurrentNodeID = id
+		}
+	}
+	if s.status == StatusFailed {
+		doc.Error = errorOf(s.end)
+	}
+	if s.cost.known {
+		doc.Metrics = &Metrics{s.cost.Cost}
+	}
+	return doc
+}
+
+// describe copies what the run was started with.
+func (s *State) describe(doc *RunSnapshot) {
+	b := s.begun
+	doc.Owner, doc.StartedAt = b.Owner, when(b.at)
+	for name, v := range s.wf.variables {
+		if v.value != nil {
+			doc.Variables[name] = v.value
+		}
+	}
+	maps.Copy(doc.Variables, b.inputs)
+	for name, v := range s.wf.variables {
+		if _, ok := doc.Variables[name]; ok && v.sensitive {
+			doc.Variables[name] = json.RawMessage(masked)
+		}
+	}
+	if b.Tags != nil {
+		doc.Tags = b.Tags
+	}
+	if len(b.Metadata) > 0 {
+		doc.Metadata = b.Metadata
+	}
+	if len(b.Configurable) > 0 {
+		doc.Configurable = b.Configurable
+	}
+	if b.options.runner != "" { // the log does not have it
+		all, _ := members(doc.Configurable)
+		if all == nil {
+			all = map[string]json.RawMessage{}
+		}
+		all[keyRunner], _ = json.Marshal(b.options.runner)
+		doc.Configurable, _ = json.Marshal(all)
+	}
+}
+
+func (s *State) node(i int) NodeSnapshot {
+	n := &s.nodes[i]
+	doc := NodeSnapshot{Status: n.status.String(), Phase: n.phase.String(), Attempts: n.attempts, StartedAt: when(n.started), CompletedAt: when(n.ended)}
+	if n.phase == phaseQueued || n.phase == phaseAccepted {
+		doc.StepID = s.wf.nodes[i].stepID()
+	}
+	if n.status == nodeFailedStatus {
+		doc.Error = errorOf(n.payload)
+	}
+	return doc
+}
+
+// errorOf is the error of a node.failed or run.failed.
+func errorOf(payload json.RawMessage) *SnapshotError {
+	var p struct {
+		Error *SnapshotError `json:"error"`
+	}
+	if json.Unmarshal(payload, &p) != nil || p.Error == nil {
+		return nil
+	}
+	return p.Error
+}
+
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
