@@ -16,19 +16,19 @@ type Open func(t *testing.T, ring func(...store.Topic)) store.Store
 
 // cases are named by the method they are about. A case gets a store of its own.
 func cases() map[string]func(*testing.T, store.Store) {
-	all := map[string]func(*testing.T, store.Store){}
+	named := map[string]func(*testing.T, store.Store){}
 	for _, some := range []map[string]func(*testing.T, store.Store){
 		transactionCases, peopleCases, runCases, stepCases, runnerCases, recordCases,
 	} {
-		maps.Copy(all, some)
+		maps.Copy(named, some)
 	}
-	return all
+	return named
 }
 
 // Run runs every case on a fresh store, and the properties. It fails when a method has no case.
 func Run(t *testing.T, open Open) {
-	all := cases()
-	for name, run := range all {
+	named := cases()
+	for name, run := range named {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, open(t, nil))
@@ -44,12 +44,16 @@ func Run(t *testing.T, open Open) {
 		t.Parallel()
 		testIsolation(t, open(t, nil))
 	})
+	t.Run("model", func(t *testing.T) {
+		t.Parallel()
+		testModel(t, open)
+	})
 
 	// An untested method is where twins drift apart.
 	for _, of := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[store.Reader](), reflect.TypeFor[store.Tx]()} {
 		for m := range of.Methods() {
 			covered := false
-			for name := range all {
+			for name := range named {
 				covered = covered || strings.HasPrefix(name, m.Name+"/")
 			}
 			for name := range ringCases {
