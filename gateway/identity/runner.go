@@ -143,7 +143,7 @@ func (s *Service) renew(ctx context.Context, token string) (wire.TokenReply, err
 			return revoke(tx, r.Subject, id, now, store.AuditReuse, "a refresh token was used a second time")
 		case tradeAgain, tradeAdvance:
 			out = s.reply(r, st.number+1, issued, now)
-			if issued.Equal(r.Used) {
+			if what == tradeAgain && issued.Equal(r.Used) {
 				return nil
 			}
 			return tx.MoveFamily(id, r.Generation, st.number, issued)
