@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"runnerd/gateway/store"
 	"runnerd/internal/wire"
@@ -53,6 +54,11 @@ func appendText(b []byte, s string) []byte {
 func prepare(s store.Step, secret func([]byte) bool) (store.Step, *wire.StepError) {
 	refuse := func(code wire.Code, format string, args ...any) (store.Step, *wire.StepError) {
 		return s, &wire.StepError{Code: code, Message: fmt.Sprintf(format, args...)}
+	}
+	for _, name := range []string{string(s.Run), string(s.ID), s.Provider, s.Model, s.Tool} {
+		if !utf8.ValidString(name) {
+			return refuse(wire.CodeInvalidInput, "the step cannot be sent: a name is not valid UTF-8")
+		}
 	}
 	if bytes.ContainsAny(s.Inputs, "\r\n") {
 		var line bytes.Buffer

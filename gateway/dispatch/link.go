@@ -56,7 +56,16 @@ func (s *Service) Open(ctx context.Context, who Who, epoch int64, length time.Du
 	if epoch != 0 && epoch != row.Epoch {
 		return nil, ErrSuperseded
 	}
-	return s.reg.open(row, a, length > 0), nil
+	st := s.reg.open(row, a, length > 0)
+	// Who revoked the runner while we read its row found no stream to end.
+	if row, _, err = s.row(ctx, who); err == nil && !row.Revoked.IsZero() {
+		err = ErrRevoked
+	}
+	if err != nil {
+		s.reg.close(st, 0)
+		return nil, err
+	}
+	return st, nil
 }
 
 // Close ends a stream. Unless its runner has another, or is expected to open the next of its bounded streams, what was
@@ -175,7 +184,7 @@ func (s *Service) take(ctx context.Context, offered []store.Step) ([]store.Step,
 // Revoked ends what a revoked runner had: its stream, its offers, and at once its accepted steps, because nothing that it
 // says will be heard any more (UD-29).
 func (s *Service) Revoked(ctx context.Context, id store.RunnerID) error {
-	s.reg.drop(id, EndRevoked)
+	s.reg.drop(id, wire.ControlRevoked)
 	var row store.Runner
 	err := s.store.View(ctx, func(r store.Reader) (err error) {
 		row, err = r.RunnerOfAll(id)

@@ -15,11 +15,8 @@ import (
 // was carried out already.
 var ErrSuperseded = errors.New("superseded")
 
-// Why a gateway ends a stream.
-const (
-	EndSuperseded = "superseded"
-	EndRevoked    = "revoked"
-)
+// ErrRevoked says that the runner was revoked while its request was on the way.
+var ErrRevoked = errors.New("runner was revoked")
 
 // A Who is a runner that has authenticated.
 type Who struct {
@@ -37,7 +34,7 @@ type Stream struct {
 	asked   map[string]bool // answered questions likewise
 }
 
-// Ended says why the stream must end, or nothing.
+// Ended says why the stream must end (wire.Control...), or nothing.
 func (s *Stream) Ended() string {
 	if why := s.ended.Load(); why != nil {
 		return *why
@@ -75,7 +72,7 @@ func (r *registry) adopt(row store.Runner, a Abilities) *presence {
 	}
 	if row.Epoch > p.epoch || p.epoch == 0 {
 		if p.stream != nil && row.Epoch > p.stream.Epoch {
-			r.end(p, EndSuperseded)
+			r.end(p, wire.ControlSuperseded)
 			p.stream, p.closed, p.until = nil, r.now(), time.Time{}
 		}
 		p.epoch, p.n, p.reconciled, p.plain, p.busy = row.Epoch, 0, false, false, false
@@ -121,7 +118,7 @@ func (r *registry) open(row store.Runner, a Abilities, bounded bool) *Stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.adopt(row, a)
-	r.end(p, EndSuperseded)
+	r.end(p, wire.ControlSuperseded)
 	now := r.now()
 	p.stream = &Stream{Who: Who{p.id, p.subject}, Epoch: row.Epoch, bounded: bounded}
 	if !now.Before(p.until) { // not one bounded stream after the other

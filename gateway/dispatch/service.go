@@ -198,7 +198,7 @@ func (s *Service) candidates(tx *Tx, subject store.Subject) ([]Candidate, error)
 }
 
 // errGone says that a runner was revoked though memory still has it; the transaction looks at it no more.
-var errGone = errors.New("runner was revoked")
+var errGone = errors.New("a runner that was matched is gone")
 
 func (s *Service) offerTo(tx *Tx, step store.Step, fit Fit) (store.Step, error) {
 	seq, err := tx.NextSeq(step.Subject, fit.Runner)

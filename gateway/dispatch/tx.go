@@ -7,7 +7,7 @@ import (
 )
 
 // A Tx is a transaction of the store with what dispatch keeps while it lasts: how many lanes are taken, so that a batch of
-// results asks once, and what is to be done in memory when the commit is durable. See Service.Update and Wrap.
+// results asks once, and what is to be done in memory when the commit is durable. See Service.Update and Within.
 type Tx struct {
 	store.Tx
 	hands   map[store.RunnerID]hand
@@ -23,10 +23,6 @@ type fence struct {
 	seq    int64
 }
 
-// Wrap makes a Tx of a transaction that somebody else began. What AfterCommit is given then never happens, so only caches
-// and hints may hang on it.
-func Wrap(tx store.Tx) *Tx { return &Tx{Tx: tx} }
-
 // AfterCommit has f called once the transaction is durable, and not at all if it fails.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
@@ -34,17 +30,9 @@ func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 // steps at its end, in the same transaction: a run that is ending has abandoned all its steps by then.
 func (s *Service) Update(ctx context.Context, fn func(*Tx) error) error {
 	var last *Tx // fn may run again after a serialization failure
-	err := s.store.Update(ctx, func(tx store.Tx) error {
-		last = Wrap(tx)
-		if err := fn(last); err != nil {
-			return err
-		}
-		for subject := range last.refills {
-			if err := s.refill(last, subject); err != nil {
-				return err
-			}
-		}
-		return nil
+	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
+		last, err = s.within(tx, fn)
+		return err
 	})
 	if err != nil {
 		return err
@@ -53,6 +41,26 @@ func (s *Service) Update(ctx context.Context, fn func(*Tx) error) error {
 		f()
 	}
 	return nil
+}
+
+// Within runs fn as a part of a transaction that somebody else began. What AfterCommit is given then never happens, so only
+// caches and hints may hang on it.
+func (s *Service) Within(tx store.Tx, fn func(*Tx) error) error {
+	_, err := s.within(tx, fn)
+	return err
+}
+
+func (s *Service) within(tx store.Tx, fn func(*Tx) error) (*Tx, error) {
+	t := &Tx{Tx: tx}
+	if err := fn(t); err != nil {
+		return t, err
+	}
+	for subject := range t.refills {
+		if err := s.refill(t, subject); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
 }
 
 // A hand is what a runner has been given and not finished.
