@@ -1,0 +1,325 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"runnerd/gateway/engine"
+	"runnerd/internal/fence"
+)
+
+// start is when the runs of the tests begin, in wall time and in store time.
+var (
+	start = time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
+	clock = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// A world plays the gateway: it keeps a run's log, its outstanding steps and its timers, and holds every decision to what
+// must be true of all of them.
+type world struct {
+	tb      failer
+	wf      *engine.Workflow
+	created engine.Created
+	s       *engine.State
+	log     []engine.Event
+	steps   map[string]engine.Dispatch
+	given   map[string]int // how often a step was dispatched
+	timers  map[string]time.Time
+	stops   []engine.Stop
+	passed  time.Duration
+	caps    engine.Caps
+	last    engine.Decision
+}
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+func newWorld(tb failer, wf *engine.Workflow) *world {
+	return &world{
+		tb: tb, wf: wf, s: engine.NewState(wf), steps: map[string]engine.Dispatch{}, given: map[string]int{}, timers: map[string]time.Time{},
+		created: engine.Created{RunID: "run_1", Owner: engine.Owner{Tenant: "t1", Principal: "ann"}},
+	}
+}
+
+// env has marks that depend on nothing but the question, so that two decisions can be compared.
+func (w *world) env() engine.Env {
+	return engine.Env{Now: start.Add(w.passed), Clock: clock.Add(w.passed), Fence: &fence.Fencer{Rand: zeros{}}, Caps: w.caps}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// do decides an input, keeps what follows, and fails the test on anything but ErrStale.
+func (w *world) do(in engine.Input) error {
+	w.tb.Helper()
+	before, _ := json.Marshal(engine.Snapshot(w.wf, w.s))
+	d, err := engine.Decide(w.wf, w.s, in, w.env())
+	if errors.Is(err, engine.ErrStale) {
+		return err
+	}
+	if err != nil {
+		w.tb.Fatalf("%T: %v", in, err)
+	}
+	if after, _ := json.Marshal(engine.Snapshot(w.wf, w.s)); !bytes.Equal(before, after) {
+		w.tb.Fatalf("%T changed the state it was asked about:\n%s\n%s", in, before, after)
+	}
+	w.refolded(in, d)
+	w.last = d
+	w.log = append(w.log, d.Events...)
+	w.s = d.Next
+	for _, e := range d.Effects {
+		w.carryOut(e)
+	}
+	if w.s.Terminal() && (len(w.steps) > 0 || len(w.timers) > 0) {
+		w.tb.Fatalf("%T: the run has ended with steps %v and timers %v", in, w.steps, w.timers)
+	}
+	return nil
+}
+
+// refolded decides the input again with a state made from the log alone.
+func (w *world) refolded(in engine.Input, d engine.Decision) {
+	w.tb.Helper()
+	s := w.fold(w.log)
+	again, err := engine.Decide(w.wf, s, in, w.env())
+	if err != nil {
+		w.tb.Fatalf("%T, state folded from the log: %v", in, err)
+	}
+	if diff := cmp.Diff(show(d), show(again)); diff != "" {
+		w.tb.Fatalf("%T: the state folded from the log decides otherwise (-kept +folded):\n%s", in, diff)
+	}
+	if diff := cmp.Diff(snapshot(w.wf, d.Next), snapshot(w.wf, w.fold(slices.Concat(w.log, d.Events)))); diff != "" {
+		w.tb.Fatalf("%T: the next state is not the fold of the log (-next +folded):\n%s", in, diff)
+	}
+}
+
+func (w *world) fold(log []engine.Event) *engine.State {
+	w.tb.Helper()
+	s, err := engine.Fold(w.wf, events(w.tb, log))
+	if err == nil {
+		err = s.Reveal(w.created.Inputs, w.created.Configurable)
+	}
+	if err != nil {
+		w.tb.Fatalf("fold: %v", err)
+	}
+	return s
+}
+
+// events gives a log as it comes out of a store.
+func events(tb failer, log []engine.Event) iter.Seq2[engine.Event, error] {
+	return func(yield func(engine.Event, error) bool) {
+		for _, e := range log {
+			doc, err := json.Marshal(e)
+			if err != nil {
+				tb.Fatalf("encode event: %v", err)
+			}
+			var stored engine.Event
+			if err = json.Unmarshal(doc, &stored); !yield(stored, err) {
+				return
+			}
+		}
+	}
+}
+
+func show(d engine.Decision) string {
+	doc, _ := json.MarshalIndent(struct{ Events, Effects any }{d.Events, described(d.Effects)}, "", " ")
+	return string(doc)
+}
+
+func described(effects []engine.Effect) (lines []string) {
+	for _, e := range effects {
+		doc, _ := json.Marshal(e)
+		lines = append(lines, fmt.Sprintf("%T %s", e, doc))
+	}
+	return lines
+}
+
+func snapshot(wf *engine.Workflow, s *engine.State) string {
+	doc, _ := json.MarshalIndent(engine.Snapshot(wf, s), "", " ")
+	return string(doc)
+}
+
+func (w *world) carryOut(e engine.Effect) {
+	w.tb.Helper()
+	switch e := e.(type) {
+	case engine.Dispatch:
+		if _, twice := w.steps[e.StepID]; twice {
+			w.tb.Fatalf("step %s is dispatched while it is outstanding", e.StepID)
+		}
+		if w.given[e.StepID]++; e.Attempt != w.given[e.StepID] {
+			w.tb.Fatalf("step %s is dispatched for the %d. time as attempt %d", e.StepID, w.given[e.StepID], e.Attempt)
+		}
+		w.steps[e.StepID] = e
+	case engine.Stop:
+		if _, ok := w.steps[e.StepID]; !ok {
+			w.tb.Fatalf("stop of step %s, which is not outstanding", e.StepID)
+		}
+		delete(w.steps, e.StepID)
+		w.stops = append(w.stops, e)
+	case engine.SetTimer:
+		if e.After <= 0 {
+			w.tb.Fatalf("timer %s after %s", e.ID, e.After)
+		}
+		w.timers[e.ID] = clock.Add(w.passed + e.After)
+	case engine.ClearTimer:
+		delete(w.timers, e.ID)
+	}
+}
+
+// ---- what a script may say
+
+func (w *world) create() { w.tb.Helper(); w.mustDo(w.created) }
+
+func (w *world) mustDo(in engine.Input) {
+	w.tb.Helper()
+	if err := w.do(in); err != nil {
+		w.tb.Fatalf("%T: %v", in, err)
+	}
+}
+
+func (w *world) accept(step string) {
+	w.tb.Helper()
+	w.mustDo(engine.StepPhase{StepID: step, Accepted: true})
+}
+
+// result ends a step with an output.
+func (w *world) result(step, output string) {
+	w.tb.Helper()
+	delete(w.steps, step)
+	w.mustDo(engine.StepEnded{StepID: step, Output: json.RawMessage(output), Runner: "rnr_secret", UsedFor: engine.UsedFor{Provider: "echo", Model: "m1"}})
+}
+
+func (w *world) lose(step, outcome string) {
+	w.tb.Helper()
+	delete(w.steps, step)
+	w.mustDo(engine.StepEnded{StepID: step, Lost: &engine.Lost{Outcome: outcome}})
+}
+
+// pass lets time go by; due timers fire in order.
+func (w *world) pass(d time.Duration) {
+	w.tb.Helper()
+	for until := w.passed + d; ; {
+		id, due := "", clock.Add(until)
+		for timer, at := range w.timers {
+			if !at.After(due) && (id == "" || at.Before(due) || timer < id) {
+				id, due = timer, at
+			}
+		}
+		w.passed = max(w.passed, due.Sub(clock))
+		if id == "" {
+			return
+		}
+		delete(w.timers, id)
+		if err := w.do(engine.TimerFired{ID: id}); err != nil {
+			w.tb.Fatalf("timer %s: %v", id, err)
+		}
+	}
+}
+
+// story tells the log in one line an event.
+func (w *world) story() []string {
+	var lines []string
+	for _, e := range w.log {
+		var p struct {
+			Error                    struct{ Code string }
+			Kind, Reason, Chunk      string
+			IsLast                   bool
+			Attempt                  int
+			Outputs                  json.RawMessage
+			DelayMs, Limit, Observed int64
+		}
+		_ = json.Unmarshal(e.Payload, &p)
+		line := strings.TrimSpace(e.Type + " " + e.NodeID)
+		switch e.Type {
+		case engine.TypeNodeFailed, engine.TypeRunFailed:
+			line += " " + p.Error.Code
+		case engine.TypeNodeSkipped:
+			line += " (" + p.Reason + ")"
+		case engine.TypeOutputChunk:
+			line += fmt.Sprintf(" %q", p.Chunk)
+			if p.IsLast {
+				line += " last"
+			}
+		case engine.TypeNodeStarted:
+			if p.Attempt > 1 {
+				line += fmt.Sprintf(" attempt %d", p.Attempt)
+			}
+		case engine.TypeNodeRetried:
+			line += fmt.Sprintf(" attempt %d after %dms", p.Attempt, p.DelayMs)
+		case engine.TypeRunCompleted:
+			line += " " + string(p.Outputs)
+		case engine.TypeCapBreached:
+			line += fmt.Sprintf(" %s limit %d observed %d", p.Kind, p.Limit, p.Observed)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// workflow writes a definition from nodes "id type {config and other members}" and edges "from>to rule {other members}".
+func workflow(tb failer, more string, nodes, edges []string) *engine.Workflow {
+	tb.Helper()
+	wf, err := engine.Parse([]byte(definition(more, nodes, edges)))
+	if err != nil {
+		tb.Fatalf("parse: %v", err)
+	}
+	return wf
+}
+
+func definition(more string, nodes, edges []string) string {
+	doc := map[string]any{
+		"id": "w", "name": "W", "version": "1.0", "nodes": []any{}, "edges": []any{}, "triggers": []any{}, "variables": []any{},
+		"metadata": map[string]any{}, "settings": map[string]any{},
+	}
+	var list []any
+	for _, line := range nodes {
+		id, rest, _ := strings.Cut(line, " ")
+		typ, members, _ := strings.Cut(rest, " ")
+		n := map[string]any{"id": id, "typeId": typ, "name": id, "position": map[string]any{"x": 0, "y": 0}, "config": map[string]any{}, "inputs": map[string]any{}}
+		merge(n, members)
+		list = append(list, n)
+	}
+	doc["nodes"], list = list, nil
+	for i, line := range edges {
+		ends, rest, _ := strings.Cut(line, " ")
+		from, to, _ := strings.Cut(ends, ">")
+		e := map[string]any{"id": fmt.Sprintf("e%d", i), "sourceNodeId": from, "targetNodeId": to}
+		rule, members, _ := strings.Cut(rest, " ")
+		if strings.HasPrefix(rule, "{") {
+			rule, members = "", rest
+		}
+		if rule != "" {
+			e["triggerRule"] = rule
+		}
+		merge(e, members)
+		list = append(list, e)
+	}
+	if list != nil {
+		doc["edges"] = list
+	}
+	merge(doc, more)
+	out, _ := json.Marshal(doc)
+	return string(out)
+}
+
+func merge(into map[string]any, members string) {
+	if members == "" {
+		return
+	}
+	d := json.NewDecoder(strings.NewReader(members))
+	d.UseNumber()
+	if err := d.Decode(&into); err != nil {
+		panic(fmt.Sprintf("%s: %v", members, err))
+	}
+}
