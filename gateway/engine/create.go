@@ -1,18 +1,15 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"runnerd/internal/wire"
 )
@@ -131,23 +128,21 @@ func (wf *Workflow) checkOptions(configurable json.RawMessage) error {
 	if wf.options == nil {
 		return nil
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(configurable))
-	if err != nil {
-		return err
-	}
-	failed, ok := errors.AsType[*jsonschema.ValidationError](wf.options.Validate(doc))
-	if !ok {
-		return nil
-	}
-	var errs []error
-	for _, unit := range failed.BasicOutput().Errors {
-		if unit.Error != nil {
-			field := object{path: "configurable"}
-			for name := range jsontext.Pointer(unit.InstanceLocation).Tokens() {
-				field.path = field.at(name)
+	err := wf.options.Validate(configurable)
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var under []error
+		for _, err := range all.Unwrap() {
+			field := "configurable"
+			e, ok := errors.AsType[*wire.FieldError](err)
+			if ok && e.Field != "document" {
+				field += "." + e.Field
 			}
-			errs = append(errs, &wire.FieldError{Field: field.path, Reason: fmt.Sprintf("does not fit the workflow's configurableSchema: %s", unit.Error)})
+			if ok {
+				err = &wire.FieldError{Field: field, Reason: e.Reason + ", by the workflow's configurableSchema"}
+			}
+			under = append(under, err)
 		}
+		return errors.Join(under[:min(len(under), maxMistakes)]...)
 	}
-	return errors.Join(errs[:min(len(errs), maxMistakes)]...)
+	return err
 }

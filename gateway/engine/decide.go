@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 	if s == nil {
 		s = NewState(wf)
 	}
-	if s.wf != wf {
+	if s.wf != wf && !bytes.Equal(s.wf.doc, wf.doc) { // the same definition may have been read twice
 		return Decision{}, errors.New("decide: the state is of another workflow")
 	}
 	_, first := in.(Created)

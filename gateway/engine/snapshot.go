@@ -82,7 +82,8 @@ func (c *cost) add(payload json.RawMessage) error {
 	return nil
 }
 
-// Snapshot is the document of a run's state. Sensitive variables are masked.
+// Snapshot is the document of a run's state. Sensitive variables are masked, and so is the runner that the run asked for; it
+// is the same before and after Reveal.
 func Snapshot(wf *Workflow, s *State) RunSnapshot {
 	doc := RunSnapshot{
 		RunID: s.runID, WorkflowID: wf.ID, Status: s.status, CompletedAt: when(s.ended), EngineVersion: EngineVersion, LogVersion: LogVersion,
@@ -133,12 +134,9 @@ func (s *State) describe(doc *RunSnapshot) {
 	if len(b.Configurable) > 0 {
 		doc.Configurable = b.Configurable
 	}
-	if b.options.runner != "" { // the log does not have it
+	if b.Masked != nil && b.Masked.Runner { // the log does not have it, and the document is a fold of the log
 		all, _ := members(doc.Configurable)
-		if all == nil {
-			all = map[string]json.RawMessage{}
-		}
-		all[keyRunner], _ = json.Marshal(b.options.runner)
+		all[keyRunner] = json.RawMessage(masked)
 		doc.Configurable, _ = json.Marshal(all)
 	}
 }

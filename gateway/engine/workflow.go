@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"runnerd/internal/schema"
 	"runnerd/internal/wire"
 )
 
@@ -38,7 +39,7 @@ type Workflow struct {
 	variables  map[string]variable
 	timeout    time.Duration // settings.timeout; 0: none
 	maxRetries int
-	options    *jsonschema.Schema // configurableSchema; nil: none
+	options    *schema.Schema // configurableSchema; nil: none
 }
 
 // Doc is the definition as it was given to Parse.
@@ -141,7 +142,9 @@ func (p *parser) root(o object) {
 	wf.timeout = time.Duration(settings.whole("timeout", 0, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	wf.maxRetries = int(settings.whole("maxRetries", 0, math.MaxInt32))
 	if raw, ok := o.members["configurableSchema"]; ok {
-		p.schema(o.child("configurableSchema"), raw)
+		if o.child("configurableSchema").members != nil {
+			p.schema("configurableSchema", raw)
+		}
 	}
 }
 
@@ -184,24 +187,24 @@ func (p *parser) triggers(o object) {
 	}
 }
 
-// schema compiles the workflow's own schema of configurable. It is the author's, so it may refer to nothing outside itself.
-func (p *parser) schema(o object, raw jsontext.Value) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err == nil {
-		c := jsonschema.NewCompiler()
-		c.UseLoader(noLoader{})
-		if err = c.AddResource("workflow:configurable", doc); err == nil {
-			p.wf.options, err = c.Compile("workflow:configurable")
+// schema compiles the workflow's own schema of configurable. References are refused: with a few that double, an author could
+// have a check take for ever, and this one is made while other runs wait.
+func (p *parser) schema(path string, raw jsontext.Value) {
+	for d := jsontext.NewDecoder(bytes.NewReader(raw)); ; {
+		token, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n%2 == 1 && strings.HasSuffix(strings.ToLower(token.String()), "ref") {
+			p.fail(path, "may not refer to other schemas: it has a %q", token.String())
+			return
 		}
 	}
-	if err != nil {
-		p.fail(o.path, "is not a JSON Schema that stands alone: %v", err)
+	var err error
+	if p.wf.options, err = schema.Compile(raw); err != nil {
+		p.fail(path, "is not a JSON Schema: %v", err)
 	}
 }
-
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) { return nil, fmt.Errorf("%s is not part of it", url) }
 
 func (p *parser) known(id string) bool { _, ok := p.wf.index[id]; return ok }
 

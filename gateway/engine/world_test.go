@@ -8,12 +8,15 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"runnerd/gateway/engine"
 	"runnerd/internal/fence"
+	"runnerd/internal/schema"
+	"runnerd/internal/schema/schematest"
 )
 
 // start is when the runs of the tests begin, in wall time and in store time.
@@ -36,6 +39,7 @@ type world struct {
 	stops   []engine.Stop
 	passed  time.Duration
 	caps    engine.Caps
+	schemas *schema.Set
 	last    engine.Decision
 }
 
@@ -45,9 +49,14 @@ type failer interface {
 	Errorf(format string, args ...any)
 }
 
-func newWorld(tb failer, wf *engine.Workflow) *world {
+func newWorld(tb testing.TB, wf *engine.Workflow) *world {
+	return newWorldOf(tb, schematest.Set(tb), wf)
+}
+
+func newWorldOf(tb failer, schemas *schema.Set, wf *engine.Workflow) *world {
 	return &world{
-		tb: tb, wf: wf, s: engine.NewState(wf), steps: map[string]engine.Dispatch{}, given: map[string]int{}, timers: map[string]time.Time{},
+		schemas: schemas,
+		tb:      tb, wf: wf, s: engine.NewState(wf), steps: map[string]engine.Dispatch{}, given: map[string]int{}, timers: map[string]time.Time{},
 		created: engine.Created{RunID: "run_1", Owner: engine.Owner{Tenant: "t1", Principal: "ann"}},
 	}
 }
@@ -76,6 +85,7 @@ func (w *world) do(in engine.Input) error {
 		w.tb.Fatalf("%T changed the state it was asked about:\n%s\n%s", in, before, after)
 	}
 	w.refolded(in, d)
+	w.allowed(d)
 	w.last = d
 	w.log = append(w.log, d.Events...)
 	w.s = d.Next
@@ -86,6 +96,29 @@ func (w *world) do(in engine.Input) error {
 		w.tb.Fatalf("%T: the run has ended with steps %v and timers %v", in, w.steps, w.timers)
 	}
 	return nil
+}
+
+// allowed holds the documents to the protocol's schemas, and the log to its order (wire 6.1 and 12).
+func (w *world) allowed(d engine.Decision) {
+	w.tb.Helper()
+	for i, e := range d.Events {
+		doc, err := json.Marshal(e)
+		if err == nil {
+			err = w.schemas.Event(doc)
+		}
+		if err != nil {
+			w.tb.Fatalf("event %s: %v", doc, err)
+		}
+		if want := int64(len(w.log) + i); e.Sequence != want {
+			w.tb.Fatalf("event %s has sequence %d, want %d", e.Type, e.Sequence, want)
+		}
+		if terminal := e.Type == engine.TypeRunCompleted || e.Type == engine.TypeRunFailed || e.Type == engine.TypeRunCancelled; terminal != (i == len(d.Events)-1 && d.Next.Terminal()) {
+			w.tb.Fatalf("the terminal event must be the last and only one: %s", show(d))
+		}
+	}
+	if err := w.schemas.Document("run-snapshot", []byte(snapshot(w.wf, d.Next))); err != nil {
+		w.tb.Fatalf("snapshot %s: %v", snapshot(w.wf, d.Next), err)
+	}
 }
 
 // refolded decides the input again with a state made from the log alone.
