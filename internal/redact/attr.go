@@ -1,0 +1,71 @@
+package redact
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// Attr is a slog ReplaceAttr for every logger: it masks what has the name of a credential, whatever the value, and what has
+// the form of a token, whatever the name.
+func Attr(_ []string, a slog.Attr) slog.Attr { return replace(a, maskShapes) }
+
+// Attr is the function Attr, and masks the secrets of the set too.
+func (s *Set) Attr(_ []string, a slog.Attr) slog.Attr { return replace(a, s.String) }
+
+func replace(a slog.Attr, mask func(string) string) slog.Attr {
+	a.Value = a.Value.Resolve()
+	switch a.Value.Kind() {
+	case slog.KindGroup: // its members come by themselves
+		return a
+	case slog.KindString, slog.KindAny:
+		if credentialName(a.Key) {
+			return slog.String(a.Key, Mask)
+		}
+	default: // a count of tokens is no token
+		return a
+	}
+	text, ok := "", true
+	switch v := a.Value.Any().(type) {
+	case string:
+		text = v
+	case error:
+		text = v.Error()
+	case fmt.Stringer:
+		text = v.String()
+	case []byte:
+		text = string(v)
+	default: // maps and structs, such as headers
+		if a.Value.Kind() == slog.KindAny && v != nil {
+			text = fmt.Sprintf("%+v", v)
+		} else {
+			ok = false
+		}
+	}
+	if masked := mask(text); ok && masked != text {
+		return slog.String(a.Key, masked)
+	}
+	return a
+}
+
+// credentialName reports whether a name is one that credentials have. Names are compared without case and separators.
+func credentialName(name string) bool {
+	name = strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_. ", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+	name = strings.TrimSuffix(name, "s")
+	if slices.Contains([]string{"key", "code", "devicecode", "usercode", "cookie", "auth", "pin", "otp", "pwd", "pas"}, name) {
+		return name != "code" // error codes are what logs are for
+	}
+	for _, word := range []string{"password", "passwd", "passphrase", "secret", "token", "authorization", "credential", "bearer",
+		"apikey", "accesskey", "privatekey", "signingkey", "encryptionkey", "masterkey", "sessionid", "cookie", "jwt"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,393 @@
+package redact
+
+import (
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// levels is how many encodings on top of each other are seen through.
+const levels = 3
+
+// maxEscape is the longest escape sequence in bytes: a pair of \u, 12, and some room for entities.
+const maxEscape = 16
+
+// opens reports whether b can begin an escape sequence.
+func opens(b byte) bool {
+	switch b {
+	case '\\', '%', '&', '\'', '"':
+		return true
+	}
+	return false
+}
+
+// A decoding is what unescape makes of the start of a text.
+type decoding struct {
+	used int // bytes of the text, 0 if it does not begin with an escape sequence
+	n    int // bytes of out
+	out  [utf8.UTFMax]byte
+	more bool // it cannot be told yet
+}
+
+// unescape decodes the escape sequence with which text begins: of URLs (%41, %u0041), of JSON, JavaScript, C, Go and Python
+// strings (\n, \", \x41, \u0041, \u{41}, \101), of HTML and XML (&lt;, &#65;, &#x41;), of shells (\', '\”, '"'"') and of
+// what doubles its quotes (PowerShell, SQL, CSV). With last set there is no more text to come.
+func unescape(text []byte, last bool) decoding {
+	d := func() decoding {
+		if len(text) < 2 {
+			return decoding{more: true}
+		}
+		switch text[0] {
+		case '%':
+			return unescapePercent(text)
+		case '&':
+			return unescapeEntity(text)
+		case '\\':
+			return unescapeBackslash(text)
+		case '\'', '"':
+			return unescapeQuote(text)
+		}
+		return decoding{}
+	}()
+	if d.more && last {
+		return decoding{}
+	}
+	return d
+}
+
+// hexValue gives the number that the first n digits of text spell. With too few of them, all good, ok is true and more set.
+func hexValue(text []byte, n int) (v rune, ok, more bool) {
+	for i := range n {
+		if i >= len(text) {
+			return 0, true, true
+		}
+		digit := hexDigits[text[i]]
+		if digit > 15 {
+			return 0, false, false
+		}
+		v = v<<4 | rune(digit)
+	}
+	return v, true, false
+}
+
+func decodedByte(b byte, used int) decoding {
+	return decoding{used: used, n: 1, out: [utf8.UTFMax]byte{b}}
+}
+
+func decodedRune(r rune, used int) decoding {
+	if !utf8.ValidRune(r) {
+		return decoding{}
+	}
+	d := decoding{used: used}
+	d.n = utf8.EncodeRune(d.out[:], r)
+	return d
+}
+
+func unescapePercent(text []byte) decoding {
+	if text[1] == 'u' {
+		return unescapeUTF16(text, '%')
+	}
+	switch v, ok, more := hexValue(text[1:], 2); {
+	case !ok:
+		return decoding{}
+	case more:
+		return decoding{more: true}
+	default:
+		return decodedByte(byte(v), 3)
+	}
+}
+
+// unescapeUTF16 decodes \uXXXX or %uXXXX, or two of them that are a surrogate pair.
+func unescapeUTF16(text []byte, lead byte) decoding {
+	v, ok, more := hexValue(text[2:], 4)
+	switch {
+	case !ok:
+		return decoding{}
+	case more:
+		return decoding{more: true}
+	case !utf16.IsSurrogate(v):
+		return decodedRune(v, 6)
+	case len(text) > 6 && text[6] != lead, len(text) > 7 && text[7] != 'u':
+		return decoding{}
+	case len(text) < 8:
+		return decoding{more: true}
+	}
+	low, ok, more := hexValue(text[8:], 4)
+	switch {
+	case !ok:
+		return decoding{}
+	case more:
+		return decoding{more: true}
+	}
+	if r := utf16.DecodeRune(v, low); r != utf8.RuneError {
+		return decodedRune(r, 12)
+	}
+	return decoding{}
+}
+
+func unescapeBackslash(text []byte) decoding {
+	switch c := text[1]; c {
+	case 'n':
+		return decodedByte('\n', 2)
+	case 'r':
+		return decodedByte('\r', 2)
+	case 't':
+		return decodedByte('\t', 2)
+	case 'b':
+		return decodedByte('\b', 2)
+	case 'f':
+		return decodedByte('\f', 2)
+	case 'v':
+		return decodedByte('\v', 2)
+	case 'a':
+		return decodedByte('\a', 2)
+	case 'e':
+		return decodedByte(esc, 2)
+	case '\n': // a line that goes on
+		return decoding{used: 2}
+	case 'x', 'U':
+		digits := map[byte]int{'x': 2, 'U': 8}[c]
+		v, ok, more := hexValue(text[2:], digits)
+		switch {
+		case !ok:
+			return decoding{}
+		case more:
+			return decoding{more: true}
+		case c == 'x':
+			return decodedByte(byte(v), 4)
+		}
+		return decodedRune(v, 10)
+	case 'u':
+		if len(text) > 2 && text[2] == '{' {
+			return unescapeBraces(text)
+		}
+		return unescapeUTF16(text, '\\')
+	case '0', '1', '2', '3', '4', '5', '6', '7':
+		return unescapeOctal(text)
+	default:
+		if c >= ' ' && c < 0x7f && !letterOrDigit(c) {
+			return decodedByte(c, 2)
+		}
+	}
+	return decoding{}
+}
+
+func unescapeBraces(text []byte) decoding {
+	v := rune(0)
+	for i, b := range text[3:] {
+		digit := hexDigits[b]
+		switch {
+		case b == '}' && i > 0:
+			return decodedRune(v, 3+i+1)
+		case digit > 15, i == 6:
+			return decoding{}
+		}
+		v = v<<4 | rune(digit)
+	}
+	return decoding{more: true}
+}
+
+func unescapeOctal(text []byte) decoding {
+	v := 0
+	for i, b := range text[1:] {
+		switch {
+		case b < '0' || b > '7':
+			if i == 1 && v == 0 {
+				return decodedByte(0, 2)
+			}
+			return decoding{}
+		case i == 2 && v<<3|int(b-'0') < 256:
+			return decodedByte(byte(v<<3|int(b-'0')), 4)
+		case i == 2:
+			return decoding{}
+		}
+		v = v<<3 | int(b-'0')
+	}
+	return decoding{more: true}
+}
+
+// unescapeQuote decodes a quote within quotes: doubled, or the way in which shells leave a quoted part and enter it again.
+func unescapeQuote(text []byte) decoding {
+	if text[1] == text[0] {
+		return decodedByte(text[0], 2)
+	}
+	if text[0] == '"' {
+		return decoding{}
+	}
+	for _, whole := range []string{`'\''`, `'"'"'`} {
+		n := min(len(text), len(whole))
+		if string(text[:n]) == whole[:n] {
+			if n < len(whole) {
+				return decoding{more: true}
+			}
+			return decodedByte('\'', n)
+		}
+	}
+	return decoding{}
+}
+
+// entity gives the character of a named entity that stands for a byte of ASCII or a space, or 0.
+func entity(name string) rune {
+	switch name {
+	case "amp", "AMP":
+		return '&'
+	case "lt", "LT":
+		return '<'
+	case "gt", "GT":
+		return '>'
+	case "quot", "QUOT":
+		return '"'
+	case "apos":
+		return '\''
+	case "nbsp":
+		return '\u00a0'
+	case "Tab":
+		return '\t'
+	case "NewLine":
+		return '\n'
+	}
+	const names, characters = " sol bsol plus equals num percnt commat colon semi comma period excl dollar lpar rpar ast lowbar " +
+		"hyphen dash lsqb rsqb lbrack rbrack lcub rcub lbrace rbrace verbar vert Hat grave quest ",
+		"/\\+=#%@:;,.!$()*_--[][]{}{}||^`?"
+	if before, _, ok := strings.Cut(names, " "+name+" "); ok && name != "" {
+		return rune(characters[strings.Count(before, " ")])
+	}
+	return 0
+}
+
+func unescapeEntity(text []byte) decoding {
+	end := -1
+	for i, b := range text[1:] {
+		if b == ';' {
+			end = i + 1
+			break
+		}
+		if !letterOrDigit(b) && !(b == '#' && i == 0) || i == 9 {
+			return decoding{}
+		}
+	}
+	if end < 0 {
+		return decoding{more: true}
+	}
+	name := string(text[1:end])
+	digits, numeric := strings.CutPrefix(name, "#")
+	if !numeric {
+		if r := entity(name); r != 0 {
+			return decodedRune(r, end+1)
+		}
+		return decoding{}
+	}
+	base := rune(10)
+	if len(digits) > 0 && digits[0]|0x20 == 'x' {
+		base, digits = 16, digits[1:]
+	}
+	v := rune(0)
+	for i := range len(digits) {
+		digit := rune(hexDigits[digits[i]])
+		if v = v*base + digit; digit >= base || v > utf8.MaxRune {
+			return decoding{}
+		}
+	}
+	if digits == "" {
+		return decoding{}
+	}
+	return decodedRune(v, end+1)
+}
+
+func letterOrDigit(b byte) bool {
+	return b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z'
+}
+
+// hexDigits has the value of each hexadecimal digit, 255 for other bytes.
+var hexDigits = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for v, b := range []byte("0123456789abcdef") {
+		t[b], t[strings.ToUpper(string(b))[0]] = byte(v), byte(v)
+	}
+	return t
+}()
+
+// A cascade undoes escapes level by level, each level on what the one before made of the text.
+type cascade [levels]struct {
+	n   int
+	buf [maxEscape]symbol
+}
+
+// feed takes a symbol of text into level i; what comes out of the last level goes to emit.
+func (c *cascade) feed(i int, x symbol, emit func(symbol)) {
+	if i == levels {
+		emit(x)
+		return
+	}
+	l := &c[i]
+	if l.n == 0 && !opens(x.b) {
+		c.feed(i+1, x, emit)
+		return
+	}
+	l.buf[l.n] = x
+	l.n++
+	c.settle(i, false, emit)
+}
+
+// settle decodes what level i holds as far as it can be told, or to the end.
+func (c *cascade) settle(i int, last bool, emit func(symbol)) {
+	l := &c[i]
+	for l.n > 0 {
+		var text [maxEscape]byte
+		for k := range l.n {
+			text[k] = l.buf[k].b
+		}
+		d := unescape(text[:l.n], last || l.n == maxEscape)
+		if d.more {
+			return
+		}
+		first, end := l.buf[0], l.buf[max(d.used, 1)-1].to
+		l.n = copy(l.buf[:], l.buf[max(d.used, 1):l.n])
+		if d.used == 0 {
+			c.feed(i+1, first, emit)
+		}
+		for _, b := range d.out[:d.n] {
+			c.feed(i+1, symbol{b, first.from, end}, emit)
+		}
+		for l.n > 0 && !opens(l.buf[0].b) {
+			x := l.buf[0]
+			l.n = copy(l.buf[:], l.buf[1:l.n])
+			c.feed(i+1, x, emit)
+		}
+	}
+}
+
+// flush decodes what is held, for nothing more comes.
+func (c *cascade) flush(emit func(symbol)) {
+	for i := range c {
+		c.settle(i, true, emit)
+	}
+}
+
+// idle reports whether nothing is held.
+func (c *cascade) idle() bool { return c[0].n == 0 && c[1].n == 0 && c[2].n == 0 }
+
+// hold is where the earliest sequence began that is not decoded yet.
+func (c *cascade) hold() int64 {
+	h := never
+	for i := range c {
+		if c[i].n > 0 {
+			h = min(h, c[i].buf[0].from)
+		}
+	}
+	return h
+}
+
+// unescapeAll undoes all levels of escapes of a whole text.
+func unescapeAll(text string) string {
+	var c cascade
+	var out []byte
+	emit := func(x symbol) { out = append(out, x.b) }
+	for i := range len(text) {
+		c.feed(0, symbol{b: text[i]}, emit)
+	}
+	c.flush(emit)
+	return string(out)
+}
