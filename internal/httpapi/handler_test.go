@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -55,9 +56,7 @@ func TestErrorsBecomeTheEnvelope(t *testing.T) {
 				t.Error(d)
 			}
 			want := http.Header{"Content-Type": {"application/json"}, "X-Content-Type-Options": {"nosniff"}, "Cache-Control": {"no-store"}}
-			for k, v := range tt.header {
-				want[k] = v
-			}
+			maps.Copy(want, tt.header)
 			if d := cmp.Diff(want, w.Result().Header); d != "" {
 				t.Error(d)
 			}

@@ -33,8 +33,7 @@ func resolve(t reflect.Type) (_ reflect.Type, nullable bool) {
 
 // member returns the type of the member that encoding/json would store under exactly this name.
 func member(t reflect.Type, name string) (reflect.Type, bool) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		tag, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && tag == "" {
 			inner := f.Type
