@@ -73,6 +73,19 @@ func (c *conn) exec(text string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
+// insert runs a statement that adds one row and gives its number.
+func (c *conn) insert(text string, args ...any) (int64, error) {
+	s, err := c.stmt(text)
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
 // A scanner is a row to read.
 type scanner interface{ Scan(...any) error }
 

@@ -130,7 +130,7 @@ func (s *Store) close() error {
 			errs = append(errs, c.close())
 		}
 	}
-	errs = append(errs, s.writer.close(), s.lock.Close())
+	errs = append(errs, s.writer.c.close(), s.lock.Close())
 	return errors.Join(errs...)
 }
 
@@ -147,6 +147,9 @@ func (s *Store) Err() error {
 		return nil
 	}
 }
+
+// Commits counts the synced commits since the store was opened (performance.md, P4b).
+func (s *Store) Commits() int64 { return s.writer.commits.Load() }
 
 // private makes the file before SQLite does, so that nobody else ever may read it; the log beside it gets the same mode.
 func private(path string) error {

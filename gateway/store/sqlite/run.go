@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -42,12 +41,13 @@ func (r *reader) Runs(t store.Tenant, s store.Subject, before time.Time, limit i
 
 // CreateRun starts an empty log, whatever LastSeq says.
 func (t *tx) CreateRun(r store.Run) error {
-	n, err := take(t, scanInt, `INSERT INTO run (tenant, id, subject, workflow, definition, status, last_seq, created, updated)
-		VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?) RETURNING n`,
+	n, err := t.insert(`INSERT INTO run (tenant, id, subject, workflow, definition, status, last_seq, created, updated)
+		VALUES (?, ?, ?, ?, ?, ?, -1, ?, ?)`,
 		r.Tenant, r.ID, r.Subject, r.WorkflowID, r.Definition[:], r.Status, micros(r.Created), micros(r.Updated))
 	if err != nil {
 		return err
 	}
+	t.run = numberedRun{r.Tenant, r.ID, r.Subject, n}
 	return t.put("INSERT INTO run_request (n, request) VALUES (?, ?)", n, blob(r.Request))
 }
 
@@ -61,48 +61,59 @@ func (r *reader) Events(t store.Tenant, id store.RunID, after int64, limit int) 
 }
 
 func (t *tx) Append(tenant store.Tenant, id store.RunID, status string, at time.Time, events []store.Event) error {
+	run, err := t.number(tenant, id)
+	if err != nil {
+		return asConflict(err)
+	}
 	if len(events) == 0 {
-		return t.change(store.ErrConflict, `UPDATE run SET status = ?, updated = ?
-			WHERE tenant = ? AND id = ? AND status NOT IN ('completed', 'failed', 'cancelled')`, status, micros(at), tenant, id)
+		return t.change(store.ErrConflict, "UPDATE run SET status = ?, updated = ? WHERE n = ? AND "+notTerminal, status, micros(at), run.n)
 	}
 	first, last := events[0].Seq, events[len(events)-1].Seq
 	for i, e := range events {
 		if e.Seq != first+int64(i) {
-			return fmt.Errorf("append to run %s: event %d has sequence %d after %d", id, i, e.Seq, first)
+			return fmt.Errorf("append to run %s: event %d has sequence %d, the first %d", id, i, e.Seq, first)
 		}
 	}
 	if last > seqMax {
 		return fmt.Errorf("append to run %s: a log holds %d events", id, seqMax+1)
 	}
-	n, err := take(t, scanInt, `UPDATE run SET status = ?, last_seq = ?, updated = ?
-		WHERE tenant = ? AND id = ? AND last_seq = ? AND status NOT IN ('completed', 'failed', 'cancelled') RETURNING n`,
-		status, last, micros(at), tenant, id, first-1)
-	if errors.Is(err, store.ErrNotFound) {
-		return store.ErrConflict
-	}
-	if err != nil {
+	if err := t.change(store.ErrConflict, "UPDATE run SET status = ?, last_seq = ?, updated = ? WHERE n = ? AND last_seq = ? AND "+notTerminal,
+		status, last, micros(at), run.n, first-1); err != nil {
 		return err
 	}
 	for _, e := range events {
-		if err := t.put("INSERT INTO event (k, type, doc) VALUES (?, ?, ?)", n<<seqBits|e.Seq, e.Type, blob(e.Doc)); err != nil {
+		if err := t.put("INSERT INTO event (k, type, doc) VALUES (?, ?, ?)", run.n<<seqBits|e.Seq, e.Type, blob(e.Doc)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// PutTimer gives ErrNotFound when the run is unknown.
+const notTerminal = "status NOT IN ('completed', 'failed', 'cancelled')"
+
 func (t *tx) PutTimer(timer store.Timer) error {
-	return t.change(store.ErrNotFound, `INSERT INTO timer (run, id, due) SELECT n, ?, ? FROM run WHERE tenant = ? AND id = ?
-		ON CONFLICT (run, id) DO UPDATE SET due = excluded.due`, timer.ID, micros(timer.Due), timer.Tenant, timer.Run)
+	run, err := t.number(timer.Tenant, timer.Run)
+	if err != nil {
+		return err
+	}
+	return t.put("INSERT INTO timer (run, id, due) VALUES (?, ?, ?) ON CONFLICT (run, id) DO UPDATE SET due = excluded.due",
+		run.n, timer.ID, micros(timer.Due))
 }
 
 func (t *tx) DeleteTimer(tenant store.Tenant, id store.RunID, timer string) error {
-	return t.put("DELETE FROM timer WHERE run = (SELECT n FROM run WHERE tenant = ? AND id = ?) AND id = ?", tenant, id, timer)
+	run, err := t.number(tenant, id)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	return t.put("DELETE FROM timer WHERE run = ? AND id = ?", run.n, timer)
 }
 
 func (t *tx) DeleteTimers(tenant store.Tenant, id store.RunID) error {
-	return t.put("DELETE FROM timer WHERE run = (SELECT n FROM run WHERE tenant = ? AND id = ?)", tenant, id)
+	run, err := t.number(tenant, id)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	return t.put("DELETE FROM timer WHERE run = ?", run.n)
 }
 
 func (r *reader) AllDueTimers(now time.Time, limit int) iter.Seq2[store.Timer, error] {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"iter"
 	"time"
 
@@ -47,9 +46,9 @@ func (r *reader) AllRunnersHolding() iter.Seq2[store.Runner, error] {
 }
 
 func (t *tx) CreateRunner(r store.Runner) error {
-	n, err := take(t, scanInt, `INSERT INTO runner (id, tenant, subject, name, platform, version, created, generation, used, revoked,
+	n, err := t.insert(`INSERT INTO runner (id, tenant, subject, name, platform, version, created, generation, used, revoked,
 			cursor, epoch, journal, reports, state, max_steps, last_seen)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.ID, r.Subject.Tenant(), r.Subject, r.Name, r.Platform, r.Version, micros(r.Created), r.Generation, micros(r.Used),
 		micros(r.Revoked), r.Cursor, r.Epoch, r.Journal, r.Reports, r.State, r.MaxSteps, micros(r.LastSeen))
 	if err != nil {
@@ -104,14 +103,6 @@ func (t *tx) TouchRunner(s store.Subject, id store.RunnerID, seen time.Time) err
 func (r *reader) Revocations(after int64) iter.Seq2[store.Revocation, error] {
 	return list(r, func(row scanner, v *store.Revocation) error { return row.Scan(&v.Seq, &v.Runner) },
 		"SELECT seq, runner FROM revocation WHERE seq > ? ORDER BY seq", after)
-}
-
-// asConflict is for updates that name what they expect and read something back.
-func asConflict(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return store.ErrConflict
-	}
-	return err
 }
 
 const selectPairing = "SELECT device, user_code, name, platform, version, state, subject, runner, issued, expires FROM pairing "

@@ -73,12 +73,17 @@ func (r *reader) AllQueuedSubjects() iter.Seq2[store.Subject, error] {
 		SELECT subject FROM found WHERE subject IS NOT NULL`)
 }
 
-// CreateStep gives ErrNotFound when the subject has no such run.
 func (t *tx) CreateStep(s store.Step) error {
-	n, err := take(t, scanInt, `INSERT INTO step (run, id, kind, provider, model, tool, named, inputs, wait, timeout, created)
-		SELECT n, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM run WHERE tenant = ? AND id = ? AND subject = ? RETURNING n`,
-		s.ID, s.Kind, s.Provider, s.Model, s.Tool, s.Named, blob(s.Inputs), s.Wait.Microseconds(), s.Timeout.Microseconds(),
-		micros(s.Created), s.Tenant, s.Run, s.Subject)
+	run, err := t.number(s.Tenant, s.Run)
+	if err != nil {
+		return err
+	}
+	if run.subject != s.Subject {
+		return store.ErrNotFound
+	}
+	n, err := t.insert(`INSERT INTO step (run, id, kind, provider, model, tool, named, inputs, wait, timeout, created)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.n, s.ID, s.Kind, s.Provider, s.Model, s.Tool, s.Named, blob(s.Inputs),
+		s.Wait.Microseconds(), s.Timeout.Microseconds(), micros(s.Created))
 	if err != nil {
 		return err
 	}
@@ -90,11 +95,14 @@ func (t *tx) CreateStep(s store.Step) error {
 }
 
 func (t *tx) MoveStep(expect store.Fence, next store.Step) error {
+	run, err := t.number(expect.Tenant, expect.Run)
+	if err != nil {
+		return asConflict(err)
+	}
 	return t.change(store.ErrConflict, `UPDATE step_now SET state = ?, runner = ?, seq = ?, use_prov = ?, use_model = ?, plain = ?,
 			waited = ?, since = ?, due = ?, output = ?, outcome = ?, code = ?
-		WHERE n = (SELECT step.n FROM run JOIN step ON step.run = run.n WHERE run.tenant = ? AND run.id = ? AND step.id = ?)
-			AND state = ? AND runner IS ? AND seq = ?`,
+		WHERE n = (SELECT n FROM step WHERE run = ? AND id = ?) AND state = ? AND runner IS ? AND seq = ?`,
 		next.State, orNull(next.Runner), next.Seq, next.UseProv, next.UseModel, next.Plain, next.Waited.Microseconds(),
 		micros(next.Since), micros(next.Due), blob(next.Output), next.Outcome, next.Code,
-		expect.Tenant, expect.Run, expect.Step, expect.State, orNull(expect.Runner), expect.Seq)
+		run.n, expect.Step, expect.State, orNull(expect.Runner), expect.Seq)
 }

@@ -16,21 +16,12 @@ type tx struct {
 	reader
 	call   *call
 	saved  bool
+	run    numberedRun // the last one that was looked up
 	topics []store.Topic
 	err    error
 }
 
 var _ store.Tx = (*tx)(nil)
-
-// run calls fn and tells the writer when it has ended, however it ends.
-func (t *tx) run(fn func(store.Tx) error, back chan<- struct{}) {
-	t.err = errUnfinished
-	defer func() {
-		t.reader.end()
-		back <- struct{}{}
-	}()
-	t.err = fn(t)
-}
 
 // Publish notes a topic to ring after the commit.
 func (t *tx) Publish(topic store.Topic) {
@@ -56,6 +47,15 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 		return 0, err
 	}
 	n, err := t.conn().exec(text, args...)
+	return n, t.fault(err)
+}
+
+// insert adds a row and gives its number. RETURNING would do the same through a table of its own, at twice the cost.
+func (t *tx) insert(text string, args ...any) (int64, error) {
+	if err := t.save(); err != nil {
+		return 0, err
+	}
+	n, err := t.conn().insert(text, args...)
 	return n, t.fault(err)
 }
 
@@ -85,3 +85,42 @@ func take[T any](t *tx, scan func(scanner, *T) error, text string, args ...any) 
 
 // scanInt reads a row of one number.
 func scanInt(row scanner, n *int64) error { return row.Scan(n) }
+
+// A numberedRun is what never changes of a run, and how other tables name it.
+type numberedRun struct {
+	tenant  store.Tenant
+	id      store.RunID
+	subject store.Subject
+	n       int64
+}
+
+// number finds a run, or gives ErrNotFound. A transaction mostly asks for the same one again.
+func (t *tx) number(tenant store.Tenant, id store.RunID) (numberedRun, error) {
+	if t.run.n != 0 && t.run.tenant == tenant && t.run.id == id {
+		return t.run, nil
+	}
+	run, err := one(&t.reader, func(row scanner, r *numberedRun) error { return row.Scan(&r.n, &r.subject) },
+		"SELECT n, subject FROM run WHERE tenant = ? AND id = ?", tenant, id)
+	if err != nil {
+		return run, err
+	}
+	run.tenant, run.id = tenant, id
+	t.run = run
+	return run, nil
+}
+
+// asConflict is for writes that name what they expect: what is not there is not as expected.
+func asConflict(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return store.ErrConflict
+	}
+	return err
+}
+
+// unlessMissing is for deletions: what is not there is deleted.
+func unlessMissing(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -2,8 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -13,30 +14,33 @@ import (
 // groupMax is how many functions share a commit at most.
 const groupMax = 256
 
-// A writer is the goroutine that owns the writing connection. It takes what waits into one transaction, commits it, rings,
-// and answers; it never waits for more to come. A function runs on its caller's goroutine, to which the writer lends the
-// transaction and then waits: so a panic, or the end of the goroutine, happens where it belongs.
+// A writer owns the writing connection. It takes what waits into one transaction, commits it, rings, and answers; it never
+// waits for more to come.
 type writer struct {
-	s      *Store
-	c      *conn
-	queue  chan *call
-	stored time.Time // the clock's last committed reading
-	group  []*tx     // of the present transaction
-	topics []store.Topic
-	abort  error    // why the present transaction cannot be committed
-	worst  severity // of abort
+	s     *Store
+	c     *conn
+	queue chan *call
 
-	done   chan struct{} // closed when the goroutine has ended
-	failed chan struct{} // closed after broken was set
-	broken error
+	stored time.Time     // the clock's last committed reading
+	group  []*tx         // of the present transaction
+	topics []store.Topic // to ring after it
+	abort  error         // why it cannot be committed
+	worst  severity      // of abort
+
+	commits atomic.Int64
+	done    chan struct{} // closed when the last function has run
+	failed  chan struct{} // closed after broken was set
+	broken  error
 }
 
 // A call is one Update. Whoever moves state from waiting decides: the writer takes it, or its caller has gone.
 type call struct {
+	fn    func(store.Tx) error
 	state atomic.Int32
-	turn  chan *tx      // the transaction, or nil if there is none to be had
-	back  chan struct{} // the function has ended
-	done  chan error    // what became of it
+	done  chan error // what became of it
+
+	panicked *unwound // the function panicked
+	exited   bool     // the function ended its goroutine
 }
 
 const (
@@ -44,6 +48,20 @@ const (
 	taken
 	gone
 )
+
+// An unwound is the value that a function panicked with, and where: it panics once more where Update was called, and that
+// place alone would not say.
+type unwound struct {
+	value any
+	stack []byte
+}
+
+func (u *unwound) Error() string { return fmt.Sprintf("%v\n\n%s", u.value, u.stack) }
+
+func (u *unwound) Unwrap() error {
+	err, _ := u.value.(error)
+	return err
+}
 
 func newWriter(s *Store, c *conn) *writer {
 	w := &writer{
@@ -54,13 +72,13 @@ func newWriter(s *Store, c *conn) *writer {
 	return w
 }
 
-// Update runs fn on the store's one writer, in the caller's goroutine, and returns when it is durable. While it waits it can
-// be cancelled; from when fn begins, the answer is what happened.
+// Update runs fn on the store's one writer and returns when it is durable. While it waits its turn it can be cancelled; from
+// when fn begins, the answer is what happened. A panic of fn, or the end of its goroutine, comes out here.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	c := &call{turn: make(chan *tx, 1), back: make(chan struct{}, 1), done: make(chan error, 1)}
+	c := &call{fn: fn, done: make(chan error, 1)}
 	select {
 	case s.writer.queue <- c:
 	case <-ctx.Done():
@@ -68,40 +86,59 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	case <-s.closing:
 		return store.ErrClosed
 	}
-	var t *tx
 	select {
-	case t = <-c.turn:
+	case err := <-c.done:
+		return c.outcome(err)
 	case <-ctx.Done():
 		if c.state.CompareAndSwap(waiting, gone) {
 			return context.Cause(ctx)
 		}
-		t = <-c.turn
 	case <-s.writer.done: // it was queued behind the writer's last look
 		if c.state.CompareAndSwap(waiting, gone) {
 			return store.ErrClosed
 		}
-		t = <-c.turn
 	}
-	if t != nil {
-		t.run(fn, c.back)
-	}
-	return <-c.done
+	return c.outcome(<-c.done)
 }
 
-// run is the writer's goroutine.
+func (c *call) outcome(err error) error {
+	if c.panicked != nil {
+		panic(c.panicked)
+	}
+	if c.exited {
+		runtime.Goexit()
+	}
+	return err
+}
+
+// run keeps a goroutine working: a function that ends its goroutine, as t.FailNow does, ends the writer's.
 func (w *writer) run() {
 	defer close(w.done)
+	for finished := false; !finished; {
+		ended := make(chan bool)
+		go func() {
+			finished := false
+			defer func() { ended <- finished }()
+			w.work()
+			finished = true
+		}()
+		finished = <-ended
+	}
+}
+
+// work goes on until the store closes.
+func (w *writer) work() {
 	idle := time.NewTicker(idleEvery)
 	defer idle.Stop()
 	for {
 		select {
 		case c := <-w.queue:
-			w.commit(c)
+			w.transact(c)
 		case <-idle.C:
 			w.keepTime()
 		case <-w.s.closing:
 			for c := w.next(); c != nil; c = w.next() {
-				w.commit(c)
+				w.transact(c)
 			}
 			w.keepTime()
 			return
@@ -119,25 +156,59 @@ func (w *writer) next() *call {
 	}
 }
 
-// commit makes one transaction of c and of who waits behind it.
-func (w *writer) commit(c *call) {
-	err := w.begin()
-	if err != nil {
+// transact makes one transaction of c and of who waits behind it.
+func (w *writer) transact(c *call) {
+	if err := w.begin(); err != nil {
 		// Everybody waited as long as the first: let none of them wait that time again.
 		for ; c != nil; c = w.next() {
-			c.refuse(err)
+			if c.state.CompareAndSwap(waiting, taken) {
+				c.done <- err
+			}
 		}
 		return
 	}
+	defer w.finish() // also when a function ends this goroutine
 	for ; c != nil; c = w.next() {
 		if c.state.CompareAndSwap(waiting, taken) {
-			w.lend(c)
+			w.apply(c)
 		}
 		if len(w.group) == groupMax || w.abort != nil {
 			break
 		}
 	}
-	err = w.end()
+}
+
+// apply runs one function and keeps or undoes what it wrote.
+func (w *writer) apply(c *call) {
+	t := &tx{reader: reader{s: w.s, c: w.c, fault: w.fault}, call: c, err: errUnfinished}
+	w.group = append(w.group, t)
+	returned := false
+	defer func() {
+		if !returned {
+			if p := recover(); p != nil {
+				c.panicked = &unwound{p, debug.Stack()}
+			} else {
+				c.exited = true
+			}
+		}
+		t.reader.end()
+		if t.saved && t.err != nil {
+			w.must("ROLLBACK TO fn")
+		}
+		if t.saved {
+			w.must("RELEASE fn")
+		}
+		if t.err == nil {
+			w.topics = append(w.topics, t.topics...)
+		}
+	}()
+	t.err = c.fn(t)
+	returned = true
+}
+
+// finish ends the transaction, rings, and answers.
+func (w *writer) finish() {
+	err := w.commit()
 	if err == nil && len(w.topics) > 0 {
 		w.s.opt.Ring(w.topics...)
 	}
@@ -167,38 +238,22 @@ func (w *writer) begin() error {
 	return nil
 }
 
-// lend gives the transaction to a caller until its function has ended, and keeps or undoes what that wrote.
-func (w *writer) lend(c *call) {
-	t := &tx{reader: reader{s: w.s, c: w.c, fault: w.fault}, call: c}
-	w.group = append(w.group, t)
-	c.turn <- t
-	<-c.back
-	if t.saved && t.err != nil {
-		w.must("ROLLBACK TO fn")
-	}
-	if t.saved {
-		w.must("RELEASE fn")
-	}
-	if t.err == nil {
-		w.topics = append(w.topics, t.topics...)
-	}
-}
-
-// end commits, if there is something to commit, and gives the error that all of the group share.
-func (w *writer) end() error {
+// commit makes durable what the group wrote, if anything, or gives the error that all of the group share.
+func (w *writer) commit() error {
 	var wrote bool
 	for _, t := range w.group {
 		wrote = wrote || t.saved && t.err == nil
 	}
 	now := w.s.clock.now()
-	keep := wrote && now.Sub(w.stored) >= persistEvery
-	if keep {
+	late := now.Sub(w.stored) >= persistEvery && (wrote || len(w.group) == 0)
+	if late {
 		w.must("UPDATE clock SET at = ? WHERE one = 1", micros(now))
 	}
-	if wrote && w.abort == nil {
+	if (wrote || late) && w.abort == nil {
 		_, err := w.c.exec("COMMIT")
 		if err == nil {
-			if keep {
+			w.commits.Add(1)
+			if late {
 				w.stored = now
 			}
 			return nil
@@ -246,30 +301,9 @@ func (w *writer) fail(err error) error {
 	return w.broken
 }
 
-// keepTime stores the clock when no commit did.
+// keepTime stores the clock when no commit did: an empty group. If it cannot, the next commit will tell.
 func (w *writer) keepTime() {
-	now := w.s.clock.now()
-	if now.Sub(w.stored) < persistEvery || w.begin() != nil {
-		return
+	if w.begin() == nil {
+		w.finish()
 	}
-	w.must("UPDATE clock SET at = ? WHERE one = 1", micros(now))
-	if w.abort == nil {
-		if _, err := w.c.exec("COMMIT"); err == nil {
-			w.stored = now
-			return
-		}
-	}
-	w.c.exec("ROLLBACK") // a reading that was not stored is stored with the next commit; that one will tell what is wrong
-}
-
-// refuse answers a call that got no transaction.
-func (c *call) refuse(err error) {
-	if c.state.CompareAndSwap(waiting, taken) {
-		c.turn <- nil
-		c.done <- err
-	}
-}
-
-func (w *writer) close() error {
-	return errors.Join(w.c.close())
 }
