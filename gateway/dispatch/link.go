@@ -56,10 +56,13 @@ func (s *Service) Open(ctx context.Context, who Who, epoch int64, length time.Du
 	if epoch != 0 && epoch != row.Epoch {
 		return nil, ErrSuperseded
 	}
-	st := s.reg.open(row, a, length > 0)
+	st, ready := s.reg.open(row, a, length > 0)
 	// Who revoked the runner while we read its row found no stream to end.
 	if row, _, err = s.row(ctx, who); err == nil && !row.Revoked.IsZero() {
 		err = ErrRevoked
+	}
+	if err == nil && ready {
+		err = s.Refill(ctx, who.Subject)
 	}
 	if err != nil {
 		s.reg.close(st, 0)
@@ -121,23 +124,24 @@ func (s *Service) Pending(ctx context.Context, st *Stream, after int64) (frames 
 	return frames, report, nil
 }
 
-// stopped looks for steps that the runner holds and that are not accepted any more. Each is worth one nudge per stream: the
-// answer to the report repeats the stop for as long as it is needed.
+// stopped looks for steps that the runner holds in vain. Each is worth one nudge per stream: the answer to the report repeats
+// the stop for as long as it is needed. A step that has its result needs none: the runner has its verdict, or will.
 func (s *Service) stopped(r store.Reader, st *Stream, held []heldStep, report *bool) error {
-	accepted := map[int64]bool{}
-	for step, err := range r.StepsOfRunner(st.Subject, st.Runner, store.StepOffered, store.StepAccepted) {
+	for _, h := range held {
+		if st.nudged[h.seq] {
+			continue
+		}
+		step, own, err := s.own(r, st.Who, wire.StepRef{RunID: string(h.run), StepID: string(h.step), Seq: h.seq})
 		if err != nil {
 			return err
 		}
-		accepted[step.Seq] = true
-	}
-	for _, h := range held {
-		if !accepted[h.seq] && !st.nudged[h.seq] {
-			if st.nudged == nil {
-				st.nudged = map[int64]bool{}
-			}
-			st.nudged[h.seq], *report = true, true
+		if stopReason(step, own) == "" || own && len(step.Output) > 0 {
+			continue
 		}
+		if st.nudged == nil {
+			st.nudged = map[int64]bool{}
+		}
+		st.nudged[h.seq], *report = true, true
 	}
 	return nil
 }

@@ -59,6 +59,8 @@ type presence struct {
 
 // A heldStep is a step that the runner holds and has not finished.
 type heldStep struct {
+	run      store.RunID
+	step     store.StepID
 	seq      int64
 	provider string
 	phase    string

@@ -113,20 +113,22 @@ func (r *registry) register(row store.Runner, a Abilities) {
 	r.note(p, now)
 }
 
-// open makes a new stream the runner's current one and ends the one before.
-func (r *registry) open(row store.Runner, a Abilities, bounded bool) *Stream {
+// open makes a new stream the runner's current one and ends the one before. It is true when the runner can be given steps
+// by that, because it reported a moment ago.
+func (r *registry) open(row store.Runner, a Abilities, bounded bool) (*Stream, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.adopt(row, a)
 	r.end(p, wire.ControlSuperseded)
 	now := r.now()
+	could := p.dispatchable(now)
 	p.stream = &Stream{Who: Who{p.id, p.subject}, Epoch: row.Epoch, bounded: bounded}
 	if !now.Before(p.until) { // not one bounded stream after the other
 		p.opened = now
 	}
 	p.until, p.sign = time.Time{}, now
 	r.note(p, now)
-	return p.stream
+	return p.stream, !could && p.dispatchable(now)
 }
 
 // close ends a stream. It is true when the runner has no connection now, so that its offers are to be withdrawn.

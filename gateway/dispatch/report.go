@@ -291,7 +291,7 @@ func (s *Service) answer(r store.Reader, who Who, rep wire.Report) (tally, error
 		}
 		// A step that has its result gave its lane back, whatever this report still says.
 		if phase != wire.PhaseFinished && !(own && step.State.Terminal() && len(step.Output) > 0) {
-			t.held = append(t.held, heldStep{ref.Seq, step.UseProv, phase})
+			t.held = append(t.held, heldStep{store.RunID(ref.RunID), store.StepID(ref.StepID), ref.Seq, step.UseProv, phase})
 		}
 		return nil
 	}

@@ -30,7 +30,7 @@ func (s *Service) Sweeper() *Sweeper { return &Sweeper{s: s} }
 func (w *Sweeper) Run(ctx context.Context) error {
 	wake, stop := w.s.bus.Listen(DueTopic, store.RevokedTopic)
 	defer stop()
-	if err := w.begin(ctx); err != nil {
+	if err := w.Begin(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -53,9 +53,9 @@ func (w *Sweeper) Run(ctx context.Context) error {
 	}
 }
 
-// begin opens a fresh window for every runner that has accepted steps: this gateway has not listened until now. It offers
+// Begin opens a fresh window for every runner that has accepted steps: this gateway has not listened until now. It offers
 // nothing, because no runner is connected yet.
-func (w *Sweeper) begin(ctx context.Context) error {
+func (w *Sweeper) Begin(ctx context.Context) error {
 	return w.s.store.View(ctx, func(r store.Reader) error {
 		for row, err := range r.AllRunnersHolding() {
 			if err != nil {
