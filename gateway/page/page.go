@@ -30,8 +30,7 @@ type file struct {
 }
 
 // Handler serves the page's files under their names and the page itself under each of its own paths (/, /sign-in, /pair).
-// Everything else is for next.
-func Handler(next http.Handler) (http.Handler, error) {
+func Handler() (http.Handler, error) {
 	files, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("load the page: %w", err)
@@ -44,7 +43,7 @@ func Handler(next http.Handler) (http.Handler, error) {
 		}
 		f, ok := files[name]
 		if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			next.ServeHTTP(w, r)
+			http.NotFound(w, r)
 			return
 		}
 		f.serve(w, r)

@@ -6,7 +6,7 @@ import { ago, el, every, put, span } from "/dom.mjs";
 const ended = new Set(["completed", "failed", "cancelled"]);
 const phases = {
   queued: "Waiting for a laptop", offered: "Sent to the laptop", accepted: "Accepted", running: "Running",
-  disconnected: "The laptop is out of reach", finished: "Result on its way", result_pending: "Result on its way",
+  asking: "Waits for your answer", disconnected: "The laptop is out of reach", result_pending: "Result on its way",
 };
 
 export function runScreen(main, id, signal, link) {
