@@ -79,15 +79,14 @@ func BenchmarkFold(b *testing.B) {
 	b.Run("documents", func(b *testing.B) {
 		var docs [][]byte
 		for _, e := range w.log {
-			doc, _ := json.Marshal(e)
+			doc, _ := e.Encode()
 			docs = append(docs, doc)
 		}
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := engine.Fold(w.wf, func(yield func(engine.Event, error) bool) {
 				for _, doc := range docs {
-					var e engine.Event
-					if err := json.Unmarshal(doc, &e); !yield(e, err) {
+					if e, err := engine.DecodeEvent(doc); !yield(e, err) {
 						return
 					}
 				}

@@ -25,8 +25,8 @@ type value struct {
 // outputs of a node that has ended, read from its last event once in a decision.
 type outputs struct {
 	whole     json.RawMessage
-	members   map[string]json.RawMessage
-	untrusted []string // nil: all, when any is
+	members   map[string]json.RawMessage // read when one is asked for
+	untrusted []string                   // nil: all, when any is
 	sensitive map[string]string
 	err       json.RawMessage
 }
@@ -42,9 +42,8 @@ func (t *turn) outputs(i int) *outputs {
 		Error     json.RawMessage   `json:"error"`
 	}
 	out := &outputs{}
-	if json.Unmarshal(t.s.nodes[i].payload, &p) == nil { // otherwise the node has no outputs, and whoever needs one says so
+	if decode(t.s.nodes[i].payload, &p) == nil { // otherwise the node has no outputs, and whoever needs one says so
 		*out = outputs{p.Outputs, nil, p.Untrusted, p.Sensitive, p.Error}
-		out.members, _ = members(p.Outputs)
 	}
 	t.read[i] = out
 	return out
@@ -63,6 +62,9 @@ func (t *turn) lookup(i int, key string) (value, bool) {
 	} else if hidden {
 		v.lost = true
 		return v, true
+	}
+	if out.members == nil {
+		out.members, _ = members(out.whole) // nodes put out objects
 	}
 	if raw, ok := out.members[key]; ok {
 		v.raw = raw

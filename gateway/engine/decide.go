@@ -89,14 +89,14 @@ func (t *turn) emit(typ, nodeID, trust string, payload any) {
 	if t.err != nil {
 		return
 	}
-	raw, err := json.Marshal(payload)
+	raw, err := encode(payload)
 	if err != nil {
 		t.err = fmt.Errorf("encode %s: %w", typ, err)
 		return
 	}
 	e := Event{
 		EventID: eventID(t.s.runID, t.s.seq+1), RunID: t.s.runID, Type: typ, Sequence: t.s.seq + 1, Timestamp: t.now,
-		NodeID: nodeID, ContentTrust: trust, Payload: raw,
+		NodeID: nodeID, ContentTrust: trust, Payload: json.RawMessage(raw),
 	}
 	if t.err = t.s.Apply(e); t.err == nil {
 		t.events = append(t.events, e)

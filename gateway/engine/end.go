@@ -42,7 +42,7 @@ func (t *turn) completeWith(i int, outs done) {
 type objectWriter struct{ doc []byte }
 
 func (w *objectWriter) add(name string, raw json.RawMessage) {
-	quoted, _ := json.Marshal(name) // of a string it never fails
+	quoted := mustEncode(name)
 	w.doc = append(append(w.doc, ','), quoted...)
 	w.doc = append(append(w.doc, ':'), raw...)
 }
@@ -65,6 +65,7 @@ func (p *nodeCompleted) hide(name, variable string) {
 func (t *turn) completeNode(i int, untrusted bool, p nodeCompleted) {
 	p.NodeID, p.DurationMs = t.s.wf.nodes[i].id, t.since(t.s.nodes[i].started)
 	t.emit(TypeNodeCompleted, p.NodeID, trust(untrusted), p)
+	t.read[i] = &outputs{whole: p.Outputs, untrusted: p.Untrusted, sensitive: p.Sensitive}
 }
 
 // failNode ends a node, and the run with it unless an edge takes care of the failure.
@@ -79,7 +80,7 @@ func (t *turn) failNode(i int, p *problem) {
 // failAfter ends the run because a node failed.
 func (t *turn) failAfter(i int) {
 	var p nodeFailed
-	if t.err = json.Unmarshal(t.s.nodes[i].payload, &p); t.err == nil {
+	if t.err = decode(t.s.nodes[i].payload, &p); t.err == nil {
 		t.failRun(p.Error, p.NodeID, t.s.nodes[i].untrusted, nil)
 	}
 }

@@ -13,13 +13,13 @@ type Event struct {
 	Type         string          `json:"type"`
 	Sequence     int64           `json:"sequence"`
 	Timestamp    time.Time       `json:"timestamp"` // UTC, milliseconds
-	NodeID       string          `json:"nodeId,omitempty"`
-	CausationID  string          `json:"causationId,omitempty"`
-	ContentTrust string          `json:"contentTrust,omitempty"`
+	NodeID       string          `json:"nodeId,omitzero"`
+	CausationID  string          `json:"causationId,omitzero"`
+	ContentTrust string          `json:"contentTrust,omitzero"`
 	Payload      json.RawMessage `json:"payload"`
 
 	// Clock is store time in milliseconds, on events after which the run's duration begins or ceases to count; see runClock.
-	Clock int64 `json:"clock,omitempty"`
+	Clock int64 `json:"clock,omitzero"`
 }
 
 // The values of ContentTrust (wire section 13). Untrusted marks what was made from what a runner returned. Trusted is written

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -38,7 +37,7 @@ func (s *State) begin(e Event) error {
 		return errors.New("the run had started")
 	}
 	b := begun{at: e.Timestamp, untrusted: e.ContentTrust != Trusted}
-	err := json.Unmarshal(e.Payload, &b.runStarted)
+	err := decode(e.Payload, &b.runStarted)
 	if err == nil {
 		b.inputs, err = members(b.Inputs)
 	}

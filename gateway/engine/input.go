@@ -40,8 +40,8 @@ type Created struct {
 // Owner is wire 3.3's closed object.
 type Owner struct {
 	Tenant    string `json:"tenant"`
-	Workspace string `json:"workspace,omitempty"`
-	Principal string `json:"principal,omitempty"`
+	Workspace string `json:"workspace,omitzero"`
+	Principal string `json:"principal,omitzero"`
 }
 
 // StepEnded brings what became of a step: the output that a runner returned (which may describe a failure), or the host's

@@ -70,7 +70,7 @@ func (m *modelBuilder) take(to any, what string, names ...string) {
 	case !ok || m.problem != nil:
 	case v.untrusted:
 		m.problem = fail(codeUntrusted, "input %q comes from node %q, whose output is untrusted and may not choose it", name, v.from)
-	case json.Unmarshal(v.raw, to) != nil:
+	case decode(v.raw, to) != nil:
 		m.problem = fail(codeInvalidInput, "%s must be %s", name, what)
 	}
 }
@@ -137,7 +137,7 @@ func (m *modelBuilder) prompt() []string {
 // it may not speak as the system or the assistant.
 func (m *modelBuilder) messages(v value) {
 	var list []wire.Message
-	err := json.Unmarshal(v.raw, &list)
+	err := decode(v.raw, &list)
 	switch {
 	case !v.untrusted && err != nil:
 		m.problem = fail(codeInvalidInput, "messages must be an array of messages with role and content")
@@ -147,7 +147,7 @@ func (m *modelBuilder) messages(v value) {
 		m.in.Messages = []wire.Message{{Role: "user", Content: wire.Text(m.words(v))}}
 	default:
 		for _, msg := range list {
-			said, _ := json.Marshal(msg.Content.String())
+			said := mustEncode(msg.Content.String())
 			one := value{raw: said, untrusted: true, from: v.from}
 			m.in.Messages = append(m.in.Messages, wire.Message{Role: "user", Content: wire.Text(m.words(one))})
 		}

@@ -96,7 +96,7 @@ func (n *node) unmet(provides []string) *problem {
 	missing, what := n.typeID, "type"
 	if ok {
 		var asked []string
-		_ = json.Unmarshal(n.config["requires"], &asked) // what is not a list of names requires nothing
+		_ = decode(n.config["requires"], &asked) // what is not a list of names requires nothing
 		missing, what = "", "runtime capability"
 		for _, id := range slices.Concat(kind.requires, asked) {
 			if !slices.Contains(provides, id) {
@@ -109,7 +109,7 @@ func (n *node) unmet(provides []string) *problem {
 		return nil
 	}
 	p := fail(codeCapability, "node %q needs %s %q, which this host does not provide", n.id, what, missing)
-	p.Details, _ = json.Marshal(map[string]string{"requiredCapability": missing, "offendingTypeId": n.typeID, "nodeId": n.id})
+	p.Details = mustEncode(map[string]string{"requiredCapability": missing, "offendingTypeId": n.typeID, "nodeId": n.id})
 	p.fatal = true
 	return p
 }

@@ -28,8 +28,11 @@ func readOutput(doc json.RawMessage) (*stepOutput, *problem) {
 	if len(doc) > wire.MaxResult {
 		return out, untrustedProblem(string(wire.CodeResultTooLarge), fmt.Sprintf("the result has %d bytes", len(doc)))
 	}
+	if depthOf(doc) > wire.MaxDepth {
+		return out, untrustedProblem(string(wire.CodeProviderError), "the result is nested too deep")
+	}
 	var all map[string]json.RawMessage
-	if jsontext.Value(doc).Kind() != '{' || json.Unmarshal(doc, &all) != nil {
+	if jsontext.Value(doc).Kind() != '{' || decode(doc, &all) != nil {
 		return out, untrustedProblem(string(wire.CodeProviderError), "the runner returned something that is not an object")
 	}
 	out.read(all)
@@ -52,7 +55,7 @@ func readOutput(doc json.RawMessage) (*stepOutput, *problem) {
 		p.Details = failureDetails(e)
 	}
 	if delete(all, "error"); len(all) > 0 {
-		p.outputs, _ = json.Marshal(all)
+		p.outputs = mustEncode(all)
 	}
 	return out, p
 }
@@ -60,11 +63,14 @@ func readOutput(doc json.RawMessage) (*stepOutput, *problem) {
 // read takes the members that the engine uses, each on its own, so that one of a strange type does not hide the others.
 func (o *stepOutput) read(all map[string]json.RawMessage) {
 	for name, to := range map[string]any{
-		"text": &o.Text, "finishReason": &o.FinishReason, "model": &o.Model, "usage": &o.Usage, "result": &o.Result,
+		"text": &o.Text, "finishReason": &o.FinishReason, "model": &o.Model, "result": &o.Result,
 	} {
 		if raw, ok := all[name]; ok {
-			_ = json.Unmarshal(raw, to)
+			_ = decode(raw, to)
 		}
+	}
+	if u := all["usage"]; decode(u, &o.Usage) != nil {
+		o.Usage = nil
 	}
 	_, o.hasData = all["data"]
 }
@@ -79,8 +85,8 @@ func untrustedProblem(code, message string) *problem {
 func failureDetails(e *wire.StepError) json.RawMessage {
 	const most = 16 << 10
 	details := struct {
-		RetryAfterMs int64           `json:"retryAfterMs,omitempty"`
-		Detail       json.RawMessage `json:"detail,omitempty"`
+		RetryAfterMs int64           `json:"retryAfterMs,omitzero"`
+		Detail       json.RawMessage `json:"detail,omitzero"`
 	}{RetryAfterMs: max(e.RetryAfterMs, 0)}
 	if len(e.Detail) <= most {
 		details.Detail = e.Detail
@@ -88,8 +94,7 @@ func failureDetails(e *wire.StepError) json.RawMessage {
 	if details.RetryAfterMs == 0 && details.Detail == nil {
 		return nil
 	}
-	raw, _ := json.Marshal(details)
-	return raw
+	return mustEncode(details)
 }
 
 // clean makes a runner's words fit to be shown in one line of a log: valid, without control characters, at most n bytes.
@@ -111,6 +116,9 @@ func clean(s string, n int) string {
 
 // hide masks outputs that no event may show, and says which.
 func hide(doc json.RawMessage, hidden map[string]bool) (json.RawMessage, map[string]string) {
+	if len(hidden) == 0 {
+		return doc, nil
+	}
 	all, err := members(doc)
 	var lost map[string]string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -122,7 +130,7 @@ func hide(doc json.RawMessage, hidden map[string]bool) (json.RawMessage, map[str
 		}
 	}
 	if lost != nil {
-		doc, _ = json.Marshal(all)
+		doc = mustEncode(all)
 	}
 	return doc, lost
 }

@@ -57,20 +57,20 @@ const masked = `"[redacted]"`
 type runStarted struct {
 	WorkflowID    string          `json:"workflowId"`
 	Inputs        json.RawMessage `json:"inputs"`
-	Configurable  json.RawMessage `json:"configurable,omitempty"`
+	Configurable  json.RawMessage `json:"configurable,omitzero"`
 	Transport     string          `json:"transport"`
 	EngineVersion string          `json:"engineVersion"`
-	Owner         *Owner          `json:"owner,omitempty"`
-	Tags          []string        `json:"tags,omitempty"`
-	Metadata      json.RawMessage `json:"metadata,omitempty"`
-	Masked        *maskedMembers  `json:"masked,omitempty"`
+	Owner         *Owner          `json:"owner,omitzero"`
+	Tags          []string        `json:"tags,omitzero"`
+	Metadata      json.RawMessage `json:"metadata,omitzero"`
+	Masked        *maskedMembers  `json:"masked,omitzero"`
 }
 
 // maskedMembers names the sensitive inputs, and says whether the run asks for a runner by name: a log is copied by a fork,
 // and copied history carries no runner id (wire 14.10).
 type maskedMembers struct {
-	Inputs []string `json:"inputs,omitempty"`
-	Runner bool     `json:"runner,omitempty"`
+	Inputs []string `json:"inputs,omitzero"`
+	Runner bool     `json:"runner,omitzero"`
 }
 
 type nodeStarted struct {
@@ -85,8 +85,8 @@ type nodeCompleted struct {
 	NodeID     string            `json:"nodeId"`
 	Outputs    json.RawMessage   `json:"outputs"`
 	DurationMs int64             `json:"durationMs"`
-	Untrusted  []string          `json:"untrusted,omitempty"`
-	Sensitive  map[string]string `json:"sensitive,omitempty"` // output -> variable; "": not kept at all
+	Untrusted  []string          `json:"untrusted,omitzero"`
+	Sensitive  map[string]string `json:"sensitive,omitzero"` // output -> variable; "": not kept at all
 }
 
 // nodeFailed carries Outputs beside the protocol's members: what a failed step had put out all the same (UD-49).
@@ -94,13 +94,13 @@ type nodeFailed struct {
 	NodeID   string          `json:"nodeId"`
 	Error    nodeError       `json:"error"`
 	Attempts int             `json:"attempts"`
-	Outputs  json.RawMessage `json:"outputs,omitempty"`
+	Outputs  json.RawMessage `json:"outputs,omitzero"`
 }
 
 type nodeError struct {
 	Code      string          `json:"code"`
 	Message   string          `json:"message"`
-	Details   json.RawMessage `json:"details,omitempty"`
+	Details   json.RawMessage `json:"details,omitzero"`
 	Retryable bool            `json:"retryable"`
 }
 
@@ -128,14 +128,14 @@ type outputChunk struct {
 	RunID  string     `json:"runId"`
 	Chunk  string     `json:"chunk"`
 	IsLast bool       `json:"isLast"`
-	N      int64      `json:"n,omitempty"`
-	Meta   *chunkMeta `json:"meta,omitempty"`
+	N      int64      `json:"n,omitzero"`
+	Meta   *chunkMeta `json:"meta,omitzero"`
 }
 
 type chunkMeta struct {
-	FinishReason string      `json:"finishReason,omitempty"`
-	Model        string      `json:"model,omitempty"`
-	Usage        *chunkUsage `json:"usage,omitempty"`
+	FinishReason string      `json:"finishReason,omitzero"`
+	Model        string      `json:"model,omitzero"`
+	Usage        *chunkUsage `json:"usage,omitzero"`
 }
 
 type chunkUsage struct {
@@ -150,8 +150,8 @@ type providerUsage struct { // closed
 	InputTokens     int64   `json:"inputTokens"`
 	OutputTokens    int64   `json:"outputTokens"`
 	TotalTokens     int64   `json:"totalTokens"`
-	CacheReadTokens int64   `json:"cacheReadTokens,omitempty"`
-	CostEstimateUSD float64 `json:"costEstimateUsd,omitempty"`
+	CacheReadTokens int64   `json:"cacheReadTokens,omitzero"`
+	CostEstimateUSD float64 `json:"costEstimateUsd,omitzero"`
 	NodeID          string  `json:"nodeId"`
 }
 
@@ -159,29 +159,29 @@ type capBreached struct {
 	Kind     string `json:"kind"`
 	Limit    int64  `json:"limit"`
 	Observed int64  `json:"observed"`
-	NodeID   string `json:"nodeId,omitempty"`
+	NodeID   string `json:"nodeId,omitzero"`
 }
 
 type runCompleted struct {
-	Outputs    json.RawMessage `json:"outputs,omitempty"`
+	Outputs    json.RawMessage `json:"outputs,omitzero"`
 	DurationMs int64           `json:"durationMs"`
 }
 
 type runFailed struct {
 	Error        nodeError `json:"error"`
-	FailedNodeID string    `json:"failedNodeId,omitempty"`
+	FailedNodeID string    `json:"failedNodeId,omitzero"`
 	DurationMs   int64     `json:"durationMs"`
 }
 
 type runCancelled struct {
-	Reason      string `json:"reason,omitempty"`
-	CancelledBy string `json:"cancelledBy,omitempty"`
+	Reason      string `json:"reason,omitzero"`
+	CancelledBy string `json:"cancelledBy,omitzero"`
 	DurationMs  int64  `json:"durationMs"`
 }
 
 // unavailable is the error of a step that no runner took, or whose runner was lost (wire 14.7, faults.md I8).
 func unavailable(message, outcome string) nodeError {
-	details, _ := json.Marshal(struct {
+	details := mustEncode(struct {
 		Retriable bool   `json:"retriable"`
 		Outcome   string `json:"outcome"`
 	}{true, outcome})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"runnerd/internal/wire"
@@ -41,7 +40,7 @@ type object struct {
 
 func (r *reader) object(path string, raw jsontext.Value) object {
 	o := object{r, path, nil}
-	if raw.Kind() != '{' || json.Unmarshal(raw, &o.members) != nil {
+	if raw.Kind() != '{' || decode(raw, &o.members) != nil {
 		r.fail(cmp.Or(path, "document"), "must be an object")
 	}
 	return o
@@ -149,7 +148,7 @@ func (o object) list(name string) []jsontext.Value {
 		return nil
 	}
 	var items []jsontext.Value
-	if raw.Kind() != '[' || json.Unmarshal(raw, &items) != nil {
+	if raw.Kind() != '[' || decode(raw, &items) != nil {
 		o.fail(o.at(name), "must be an array")
 	}
 	return items
@@ -165,7 +164,7 @@ func (o object) child(name string) object {
 
 func textOf(raw []byte) (string, bool) {
 	var s string
-	if jsontext.Value(raw).Kind() != '"' || json.Unmarshal(raw, &s) != nil {
+	if jsontext.Value(raw).Kind() != '"' || decode(raw, &s) != nil {
 		return "", false
 	}
 	return s, true

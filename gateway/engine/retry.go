@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"math"
 	"time"
 )
@@ -31,7 +30,7 @@ func readPolicy(n object) retryPolicy {
 			MaxDelayMs     *int64 `json:"maxDelayMs"`
 		} `json:"retry"`
 	}
-	if json.Unmarshal(n.members["config"], &config) == nil { // what the node's own type means by retry may look otherwise
+	if decode(n.members["config"], &config) == nil { // what the node's own type means by retry may look otherwise
 		if r := config.Retry; r.MaxAttempts != nil {
 			p.max = *r.MaxAttempts - 1
 		}

@@ -126,7 +126,7 @@ func (c *condition) holds(left json.RawMessage) bool {
 			return ok && strings.Contains(text, part)
 		}
 		var items []json.RawMessage
-		if json.Unmarshal(left, &items) == nil {
+		if decode(left, &items) == nil {
 			for _, item := range items {
 				if sameJSON(item, c.right) {
 					return true
@@ -147,7 +147,7 @@ func sameJSON(a, b json.RawMessage) bool {
 func walk(v json.RawMessage, path []string) json.RawMessage {
 	for _, name := range path {
 		var members map[string]json.RawMessage
-		if json.Unmarshal(v, &members) != nil {
+		if decode(v, &members) != nil {
 			return nil
 		}
 		v = members[name]

@@ -11,17 +11,17 @@ type RunSnapshot struct {
 	RunID         string                     `json:"runId"`
 	WorkflowID    string                     `json:"workflowId"`
 	Status        string                     `json:"status"`
-	CurrentNodeID string                     `json:"currentNodeId,omitempty"`
-	Owner         *Owner                     `json:"owner,omitempty"`
-	StartedAt     *time.Time                 `json:"startedAt,omitempty"`
-	CompletedAt   *time.Time                 `json:"completedAt,omitempty"`
+	CurrentNodeID string                     `json:"currentNodeId,omitzero"`
+	Owner         *Owner                     `json:"owner,omitzero"`
+	StartedAt     *time.Time                 `json:"startedAt,omitzero"`
+	CompletedAt   *time.Time                 `json:"completedAt,omitzero"`
 	Variables     map[string]json.RawMessage `json:"variables"`
 	NodeStates    map[string]NodeSnapshot    `json:"nodeStates"`
-	Error         *SnapshotError             `json:"error,omitempty"`
+	Error         *SnapshotError             `json:"error,omitzero"`
 	Tags          []string                   `json:"tags"`
 	Metadata      json.RawMessage            `json:"metadata"`
 	Configurable  json.RawMessage            `json:"configurable"`
-	Metrics       *Metrics                   `json:"metrics,omitempty"`
+	Metrics       *Metrics                   `json:"metrics,omitzero"`
 	EngineVersion string                     `json:"engineVersion"`
 	LogVersion    int                        `json:"eventLogSchemaVersion"`
 }
@@ -30,19 +30,19 @@ type RunSnapshot struct {
 // what it waits for: queued, accepted, timer or retry.
 type NodeSnapshot struct {
 	Status      string         `json:"status"`
-	Phase       string         `json:"phase,omitempty"`
-	Attempts    int            `json:"attempts,omitempty"`
-	StepID      string         `json:"stepId,omitempty"` // while its step is outstanding
-	StartedAt   *time.Time     `json:"startedAt,omitempty"`
-	CompletedAt *time.Time     `json:"completedAt,omitempty"`
-	Error       *SnapshotError `json:"error,omitempty"`
+	Phase       string         `json:"phase,omitzero"`
+	Attempts    int            `json:"attempts,omitzero"`
+	StepID      string         `json:"stepId,omitzero"` // while its step is outstanding
+	StartedAt   *time.Time     `json:"startedAt,omitzero"`
+	CompletedAt *time.Time     `json:"completedAt,omitzero"`
+	Error       *SnapshotError `json:"error,omitzero"`
 }
 
 // A SnapshotError is closed (wire 5.2).
 type SnapshotError struct {
 	Code    string          `json:"code"`
 	Message string          `json:"message"`
-	Details json.RawMessage `json:"details,omitempty"`
+	Details json.RawMessage `json:"details,omitzero"`
 }
 
 // Metrics are there once something is known.
@@ -52,10 +52,10 @@ type Metrics struct {
 
 // A Cost adds up what the run's model steps used; provider and model are those of the last.
 type Cost struct {
-	USD      float64 `json:"usd,omitempty"`
+	USD      float64 `json:"usd,omitzero"`
 	Tokens   Tokens  `json:"tokens"`
-	Model    string  `json:"model,omitempty"`
-	Provider string  `json:"provider,omitempty"`
+	Model    string  `json:"model,omitzero"`
+	Provider string  `json:"provider,omitzero"`
 }
 
 // Tokens are counted by the providers.
@@ -71,7 +71,7 @@ type cost struct {
 
 func (c *cost) add(payload json.RawMessage) error {
 	var u providerUsage
-	if err := json.Unmarshal(payload, &u); err != nil {
+	if err := decode(payload, &u); err != nil {
 		return err
 	}
 	c.known = true
@@ -137,7 +137,7 @@ func (s *State) describe(doc *RunSnapshot) {
 	if b.Masked != nil && b.Masked.Runner { // the log does not have it, and the document is a fold of the log
 		all, _ := members(doc.Configurable)
 		all[keyRunner] = json.RawMessage(masked)
-		doc.Configurable, _ = json.Marshal(all)
+		doc.Configurable = mustEncode(all)
 	}
 }
 
@@ -158,7 +158,7 @@ func errorOf(payload json.RawMessage) *SnapshotError {
 	var p struct {
 		Error *SnapshotError `json:"error"`
 	}
-	if json.Unmarshal(payload, &p) != nil || p.Error == nil {
+	if decode(payload, &p) != nil || p.Error == nil {
 		return nil
 	}
 	return p.Error

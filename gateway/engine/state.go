@@ -181,6 +181,6 @@ func members(doc json.RawMessage) (map[string]json.RawMessage, error) {
 		return nil, nil
 	}
 	var m map[string]json.RawMessage
-	err := json.Unmarshal(doc, &m)
+	err := decode(doc, &m)
 	return m, err
 }

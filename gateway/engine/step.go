@@ -151,15 +151,14 @@ func (t *turn) lost(i int, l Lost) {
 
 // started makes the payload of run.started, without what may not stand in a log.
 func (wf *Workflow) started(in Created) (runStarted, error) {
-	p := runStarted{
-		WorkflowID: wf.ID, Inputs: in.Inputs, Configurable: in.Configurable, Transport: "rest", EngineVersion: EngineVersion,
-		Tags: in.Tags, Metadata: in.Metadata,
+	p := runStarted{WorkflowID: wf.ID, Inputs: json.RawMessage("{}"), Transport: "rest", EngineVersion: EngineVersion, Tags: in.Tags}
+	for doc, to := range map[*json.RawMessage]*json.RawMessage{&in.Inputs: &p.Inputs, &in.Configurable: &p.Configurable, &in.Metadata: &p.Metadata} {
+		if len(*doc) > 0 {
+			*to = *doc
+		}
 	}
 	if in.Owner.Tenant != "" {
 		p.Owner = &in.Owner
-	}
-	if len(p.Inputs) == 0 {
-		p.Inputs = json.RawMessage("{}")
 	}
 	inputs, err := members(p.Inputs)
 	if err != nil {
@@ -173,7 +172,7 @@ func (wf *Workflow) started(in Created) (runStarted, error) {
 		}
 	}
 	if mask.Inputs != nil {
-		p.Inputs, _ = json.Marshal(inputs)
+		p.Inputs = mustEncode(inputs)
 	}
 	configurable, err := members(p.Configurable)
 	if err != nil {
@@ -181,7 +180,7 @@ func (wf *Workflow) started(in Created) (runStarted, error) {
 	}
 	if _, mask.Runner = configurable[keyRunner]; mask.Runner {
 		delete(configurable, keyRunner)
-		p.Configurable, _ = json.Marshal(configurable)
+		p.Configurable = mustEncode(configurable)
 	}
 	if mask.Runner || mask.Inputs != nil {
 		p.Masked = &mask

@@ -35,7 +35,7 @@ func (s *stream) fold(payload json.RawMessage) error {
 		Chunk string `json:"chunk"`
 		N     int64  `json:"n"`
 	}
-	if err := json.Unmarshal(payload, &c); err != nil {
+	if err := decode(payload, &c); err != nil {
 		return err
 	}
 	if s.chunks == 0 {

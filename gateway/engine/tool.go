@@ -69,8 +69,7 @@ func mcpStep(c *call) act { return c.callTool(c.node.mcp()["arguments"]) }
 func openapiStep(c *call) act {
 	config := maps.Clone(c.node.config)
 	delete(config, "requires")
-	raw, _ := json.Marshal(config)
-	return c.callTool(raw)
+	return c.callTool(mustEncode(config))
 }
 
 // fetchStep is core.openwop.http.fetch: the config is the request, the input "variables" fills the {{name}} of its URL, and the
@@ -87,10 +86,9 @@ func fetchStep(c *call) act {
 	if missing != "" {
 		return fail("INVALID_URL", "the URL needs a value for %q", missing) // the published node's own code
 	}
-	config["url"], _ = json.Marshal(address)
+	config["url"] = mustEncode(address)
 	delete(c.in, "variables")
-	raw, _ := json.Marshal(config)
-	return c.callTool(raw)
+	return c.callTool(mustEncode(config))
 }
 
 // fill puts URL-encoded values in the place of each {{name}}, and says which is missing.
@@ -139,11 +137,7 @@ func (c *call) callTool(arguments json.RawMessage) act {
 			args[port] = c.in[port].raw
 		}
 	}
-	raw, err := json.Marshal(args)
-	if err != nil {
-		return fail(codeInvalidInput, "the node's inputs do not make a tool step: %v", err)
-	}
-	return step{kind: wire.KindTool, tool: name, inputs: raw}
+	return step{kind: wire.KindTool, tool: name, inputs: mustEncode(args)}
 }
 
 // wholeOutput puts out what the runner returned.

@@ -102,7 +102,7 @@ func (w *world) do(in engine.Input) error {
 func (w *world) allowed(d engine.Decision) {
 	w.tb.Helper()
 	for i, e := range d.Events {
-		doc, err := json.Marshal(e)
+		doc, err := e.Encode()
 		if err == nil {
 			err = w.schemas.Event(doc)
 		}
@@ -153,12 +153,11 @@ func (w *world) fold(log []engine.Event) *engine.State {
 func events(tb failer, log []engine.Event) iter.Seq2[engine.Event, error] {
 	return func(yield func(engine.Event, error) bool) {
 		for _, e := range log {
-			doc, err := json.Marshal(e)
+			doc, err := e.Encode()
 			if err != nil {
 				tb.Fatalf("encode event: %v", err)
 			}
-			var stored engine.Event
-			if err = json.Unmarshal(doc, &stored); !yield(stored, err) {
+			if e, err = engine.DecodeEvent(doc); !yield(e, err) {
 				return
 			}
 		}
