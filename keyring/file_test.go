@@ -1,6 +1,7 @@
 package keyring_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,6 +245,53 @@ func TestFileLosesNothingBetweenProcesses(t *testing.T) {
 	names, err := mustOpenFile(t, folder, "pass").List(t.Context())
 	if err != nil || len(names) != processes*each {
 		t.Errorf("%d names, %v; want %d", len(names), err, processes*each)
+	}
+}
+
+// TestFileSurvivesKilledWriters kills a process that writes without a pause,
+// which is itself. What it was told is stored must be there, and readable.
+func TestFileSurvivesKilledWriters(t *testing.T) {
+	if folder := os.Getenv("KEYRING_TEST_FOLDER"); folder != "" {
+		f := mustOpenFile(t, folder, "pass")
+		for i := 0; ; i++ {
+			if err := f.Set(t.Context(), "count", redact.New(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Println("stored", i)
+		}
+	}
+	folder := filepath.Join(t.TempDir(), "keyring")
+	for round := range 8 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFileSurvivesKilledWriters$")
+		cmd.Env = append(os.Environ(), "KEYRING_TEST_FOLDER="+folder)
+		cmd.Stderr = t.Output()
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		told := -1
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if _, err := fmt.Sscanf(lines.Text(), "stored %d", &told); err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+			if told >= 3*round {
+				_ = cmd.Process.Kill() // wherever it is in the next; what it has said is still read
+			}
+		}
+		_ = cmd.Wait()
+		got, err := mustOpenFile(t, folder, "pass").Get(t.Context(), "count")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stored, err := strconv.Atoi(got.Reveal()); err != nil || stored < told || stored > told+1 {
+			t.Errorf("round %d: %q is stored after %d was reported", round, got.Reveal(), told)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(folder, "*.new-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
 	}
 }
 

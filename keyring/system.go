@@ -33,7 +33,9 @@ import (
 // answers the prompt. It never undoes a later one of the same name: when a
 // parked write returns, the newest write that overlapped it is made again.
 //
-// Each method returns within twice the deadline, or when its context ends.
+// Each method waits for its turn no longer than the deadline, to change
+// something as long for other processes, and as long for the keychain; all this
+// ends with its context.
 // A denied or dismissed prompt is ErrLocked, and so is a keychain that is
 // locked where nobody can be asked. No bus, no service, no login session and a
 // connection that breaks are ErrUnavailable.
