@@ -1,6 +1,6 @@
 // Package admin is how a gateway is administered on its own machine: people, keys, runners and workflows, as plain functions
 // over the store (Admin), and a thin transport that lets a command line call them in the gateway that serves (Serve, Client).
-// It promises that both ways do the same and fail with the same errors; that only the user who runs the gateway, and root,
+// It promises that both ways do the same and fail in the same words; that only the user who runs the gateway, and root,
 // reach the socket; that the socket of a gateway that died does not stand in the way of the next; and that a data folder
 // with a long path works.
 //

@@ -100,7 +100,7 @@ type (
 	// NewWorkflow carries a definition, as it stands in its file.
 	NewWorkflow struct {
 		Tenant   string `json:"tenant,omitempty"`
-		Document []byte `json:"document"`
+		Document []byte `json:"document,omitempty"`
 	}
 	// A Workflow is a line of a list.
 	Workflow struct {

@@ -38,9 +38,6 @@ func (a *Admin) ApproveRunner(ctx context.Context, in Approval) (Approved, error
 	if errors.Is(err, identity.ErrSettled) {
 		return Approved{}, &Error{CodeConflict, "the pairing under this code was settled before"}
 	}
-	if limit, ok := errors.AsType[*identity.LimitError](err); ok {
-		return Approved{}, &Error{CodeLimited, limit.Error()}
-	}
 	if err != nil {
 		return Approved{}, explain(err, "no runner waits under this code; codes last ten minutes")
 	}
