@@ -56,6 +56,11 @@ func (s *Service) CreateTx(tx store.Tx, q CreateRequest) (store.Run, error) {
 }
 
 func (s *Service) create(tx *dispatch.Tx, q CreateRequest) (store.Run, error) {
+	for _, doc := range []*json.RawMessage{&q.Inputs, &q.Configurable, &q.Metadata} {
+		if len(*doc) == 0 {
+			*doc = nil // empty but there is no JSON
+		}
+	}
 	tenant := q.Subject.Tenant()
 	doc, err := s.Workflow(tx, tenant, q.Workflow)
 	if errors.Is(err, store.ErrNotFound) {
