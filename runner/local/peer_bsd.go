@@ -1,0 +1,13 @@
+//go:build darwin || freebsd
+
+package local
+
+import "golang.org/x/sys/unix"
+
+func peerUser(fd int) (uid int, err error) {
+	c, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+	if err != nil {
+		return 0, err
+	}
+	return int(c.Uid), nil
+}
