@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"runnerd/gateway/store"
@@ -19,10 +18,16 @@ const (
 	breaks                   // of the store: what is on the disk is not known any more
 )
 
+// A coded error is the driver's.
+type coded interface {
+	error
+	Code() int // with what it is and, above the lowest byte, why
+}
+
 // judge gives a driver's error the name that callers act on, if it has one, and its severity. The error itself stays in the
 // chain.
 func judge(err error) (error, severity) {
-	e, ok := errors.AsType[*driver.Error](err)
+	e, ok := errors.AsType[coded](err)
 	if !ok {
 		return err, harmless
 	}

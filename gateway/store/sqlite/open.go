@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -26,6 +27,9 @@ type Options struct {
 	Wall func() time.Time
 	// Mono is a monotonic clock's reading; only differences count.
 	Mono func() time.Duration
+
+	busy time.Duration                                 // busyTimeout, but for tests
+	wrap func(sqldriver.Connector) sqldriver.Connector // lets tests stand between the store and the driver
 }
 
 // A Store is one open database file.
@@ -75,6 +79,9 @@ func (o Options) withDefaults() Options {
 		start := time.Now()
 		o.Mono = func() time.Duration { return time.Since(start) }
 	}
+	if o.busy == 0 {
+		o.busy = busyTimeout
+	}
 	return o
 }
 
@@ -95,7 +102,11 @@ func (s *Store) open(ctx context.Context) error {
 		return errors.Join(err, c.close())
 	}
 	s.clock = newClock(s.opt.Mono, base)
-	s.writer = newWriter(s, c)
+	k, err := s.connect(ctx, copying)
+	if err != nil {
+		return errors.Join(err, c.close())
+	}
+	s.writer = newWriter(s, c, newCopier(k))
 	// Reading is work for the processor once a page is cached, so more connections than these would only take memory.
 	n := max(4, 2*runtime.GOMAXPROCS(0))
 	s.readers = make(chan *conn, n)
@@ -130,7 +141,7 @@ func (s *Store) close() error {
 			errs = append(errs, c.close())
 		}
 	}
-	errs = append(errs, s.writer.c.close(), s.lock.Close())
+	errs = append(errs, s.writer.copier.stop(), s.writer.c.close(), s.lock.Close())
 	return errors.Join(errs...)
 }
 
@@ -166,31 +177,38 @@ type mode int
 const (
 	reading mode = iota
 	writing
+	copying // the log into the database
 )
 
-// walLimit is how much of the write-ahead log's file is kept when the log starts anew.
-const walLimit = 16 << 20
-
-// busyTimeout bounds how long a write waits for somebody else's lock (faults.md S10).
-const busyTimeout = 5 * time.Second
+const (
+	walLimit    = 16 << 20              // how much of the log's file is kept when the log starts anew
+	busyTimeout = 5 * time.Second       // how long a write waits for somebody else's lock (faults.md S10)
+	copyTimeout = 50 * time.Millisecond // how long all wait for a reader of the log, now and then
+)
 
 // connect opens a connection. Checkpoints are the writer's business, never a side effect of a commit.
 func (s *Store) connect(ctx context.Context, m mode) (*conn, error) {
 	q := url.Values{"_defensive": {"1"}, "_dqs": {"0"}, "_error_rc": {"1"}}
 	pragma := func(name string, value any) { q.Add("_pragma", fmt.Sprintf("%s(%v)", name, value)) }
-	pragma("busy_timeout", busyTimeout.Milliseconds())
 	pragma("temp_store", "MEMORY")
-	if m == writing {
+	if m == reading {
+		q.Set("_query_only", "1")
+		pragma("busy_timeout", s.opt.busy.Milliseconds())
+		pragma("cache_size", -4<<10)
+	} else {
 		pragma("journal_mode", "WAL")
 		pragma("synchronous", "FULL")
 		pragma("fullfsync", 1) // on macOS a plain sync stops at the drive's cache
 		pragma("checkpoint_fullfsync", 1)
 		pragma("wal_autocheckpoint", 0)
 		pragma("journal_size_limit", walLimit)
+	}
+	if m == writing {
+		pragma("busy_timeout", s.opt.busy.Milliseconds())
 		pragma("cache_size", -16<<10)
-	} else {
-		q.Set("_query_only", "1")
-		pragma("cache_size", -4<<10)
+	}
+	if m == copying {
+		pragma("busy_timeout", copyTimeout.Milliseconds())
 	}
 	file := filepath.ToSlash(s.path)
 	if !strings.HasPrefix(file, "/") {
@@ -200,6 +218,9 @@ func (s *Store) connect(ctx context.Context, m mode) (*conn, error) {
 	connector, err := driver.NewConnector(dsn.String())
 	if err != nil {
 		return nil, err
+	}
+	if s.opt.wrap != nil {
+		connector = s.opt.wrap(connector)
 	}
 	return connect(ctx, sql.OpenDB(connector))
 }

@@ -17,15 +17,17 @@ const groupMax = 256
 // A writer owns the writing connection. It takes what waits into one transaction, commits it, rings, and answers; it never
 // waits for more to come.
 type writer struct {
-	s     *Store
-	c     *conn
-	queue chan *call
+	s      *Store
+	c      *conn
+	copier *copier
+	queue  chan *call
 
 	stored time.Time     // the clock's last committed reading
 	group  []*tx         // of the present transaction
 	topics []store.Topic // to ring after it
 	abort  error         // why it cannot be committed
 	worst  severity      // of abort
+	again  int64         // pages in the log at which to look after it again
 
 	commits atomic.Int64
 	done    chan struct{} // closed when the last function has run
@@ -63,9 +65,9 @@ func (u *unwound) Unwrap() error {
 	return err
 }
 
-func newWriter(s *Store, c *conn) *writer {
+func newWriter(s *Store, c *conn, k *copier) *writer {
 	w := &writer{
-		s: s, c: c, queue: make(chan *call, groupMax), stored: s.clock.base,
+		s: s, c: c, copier: k, queue: make(chan *call, groupMax), stored: s.clock.base,
 		done: make(chan struct{}), failed: make(chan struct{}),
 	}
 	go w.run() // until the store closes; Close waits for it
