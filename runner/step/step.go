@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"runnerd/internal/fault"
+	"runnerd/internal/redact"
 	"runnerd/internal/wire"
 	"runnerd/runner/policy"
 	"runnerd/runner/provider"
@@ -45,29 +46,14 @@ type Provider struct {
 	Remedy    string
 }
 
-// A Mask hides credentials in text.
-type Mask interface {
-	Text(s string) string
-	// Stream masks a text that comes in pieces. It keeps back what may be the beginning of a credential.
-	Stream() Stream
-}
-
-// A Stream is one text in pieces. Flush ends it.
-type Stream interface {
-	Write(piece string) string
-	Flush() string
-}
-
 // An Executor makes plans of frames and runs them. All its fields are set before it is used.
 type Executor struct {
 	Provider func(id string) (Provider, bool)
 	Rules    policy.Rules
-	// Mask knows every credential that this machine holds now. When it fails nothing may be started: output could not be
-	// kept clean.
-	Mask func(ctx context.Context) (Mask, error)
-	Temp string     // the folder for the steps' private folders
-	Room func() int // bytes of the largest result frame
-	Log  *slog.Logger
+	Mask     *redact.Set // knows the credentials of this machine
+	Temp     string      // the folder for the steps' private folders
+	Room     func() int  // bytes of the largest result frame
+	Log      *slog.Logger
 }
 
 // A Plan is a frame that may be run here.
@@ -133,32 +119,20 @@ func notReady(p Provider) *wire.StepError {
 	return &wire.StepError{Code: code, Message: message, Retriable: true}
 }
 
-// Prepare reads what Run will need of the credential store. It is called before the step is marked as started, so that a
-// locked store is a failure before the start.
-func (x *Executor) Prepare(ctx context.Context) (Mask, *wire.StepError) {
-	mask, err := x.Mask(ctx)
-	if err != nil {
-		return nil, &wire.StepError{Code: wire.CodeCredentialLocked, Retriable: true,
-			Message: "the credential store does not open, so output could not be kept free of credentials: " + err.Error()}
-	}
-	fault.Point("R05")
-	return mask, nil
-}
-
 // Run executes a plan. It returns an output that fits into a result frame, in every case, and by then nothing that the step
 // started is left. Progress gets partial output that is fit to leave the machine.
-func (x *Executor) Run(ctx context.Context, p *Plan, mask Mask, progress func(delta string)) json.RawMessage {
+func (x *Executor) Run(ctx context.Context, p *Plan, progress func(delta string)) json.RawMessage {
 	begun := time.Now()
-	w := &wayOut{mask: mask, stream: mask.Stream(), progress: progress, begun: begun}
+	w := &wayOut{stream: x.Mask.Stream(), progress: progress, begun: begun}
 	out := x.call(ctx, p, w)
 	fault.Point("R09")
-	w.close()
+	w.close(out.Error == nil)
 	out.Backend, out.AuthClass = p.provider.Name, p.provider.AuthClass
 	if out.Model == "" {
 		out.Model = p.frame.Model
 	}
 	out.Timing = &wire.Timing{FirstOutputMs: w.first.Milliseconds(), TotalMs: time.Since(begun).Milliseconds()}
-	return x.Encode(p.frame.Ref(), sanitize(out, w.mask))
+	return x.Encode(p.frame.Ref(), x.sanitize(out))
 }
 
 // Encode writes an output so that the result frame of ref fits into what the gateway takes.
