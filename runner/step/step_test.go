@@ -259,7 +259,7 @@ func TestUD91AResultThatIsTooLargeIsCutAndSaysByHowMuch(t *testing.T) {
 				if err := json.Unmarshal(raw, &out); err != nil || !utf8.Valid(raw) {
 					t.Fatal(err)
 				}
-				if out.Truncated == nil || out.Truncated.Bytes < int64(500<<10) {
+				if out.Truncated == nil || out.Truncated.Bytes < int64(300<<10) {
 					t.Errorf("room %d: truncated = %+v", room, out.Truncated)
 				}
 				switch {
