@@ -59,6 +59,7 @@ type turn struct {
 	events  []Event
 	effects []Effect
 	began   bool // a node or a step began to last
+	asked   int  // bytes of inputs of the steps in effects
 	read    map[int]*outputs
 	err     error
 }

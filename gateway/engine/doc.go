@@ -8,4 +8,71 @@
 //	State -----|  created, step done, step failed, progress, timer, cancel    |--> Effects (dispatch, timer, stop)
 //	Input -----|                                                              |
 //	           +--------------------------------------------------------------+
+//
+// It promises that a run has one terminal event and that it is the last; that a node starts only when its edges' rules are
+// met; that a step is asked for again only when it is certain that no runner began it, and then under the same id; that no
+// input keeps a run from its end; and that a state folded from the log decides as the one that was kept.
+//
+//	           Created                +--> completed   nothing is left to do
+//	pending -----------------> running+--> failed      a failure that no edge takes, a ceiling, a type that is not here
+//	                                  +--> cancelled   Cancel
+//
+// A node, with what it waits for while it is running:
+//
+//	         rules met             +-------------- running --------------+
+//	pending -----------------------> [queued] <-----> [accepted]         |--> completed
+//	   |                           |    |     StepPhase                  |--> failed
+//	   | rules can never be met,   |    | not_started, policy            |--> cancelled   the run failed or was cancelled
+//	   | or disabled               |    v                                |
+//	   v                           |  [retry] --timer--> next attempt    |
+//	skipped                        |  [timer] --timer--> the node's end  |
+//	                               +-------------------------------------+
+//
+// # Types of node
+//
+// nodetype.go has the table. Every type is a few pure functions: start looks at a call and gives an act (done, a problem,
+// sleep, a step); wake does the same after a sleep; outputs shapes what a step returned. A type of our own is "runnerd.tool",
+// which calls the tool that config.tool names with config.arguments and its inputs.
+//
+// # Decisions
+//
+// Trigger rules stand on edges. A node whose edges have different rules starts when each rule is met by the edges that have
+// it. any_success and any_failed do not wait for the other edges. An edge whose condition does not hold counts as one from a
+// skipped node. Conditions compare values (equals, notEquals, contains, regex); expressions, there and as inputs, fail their
+// node with a clear code instead of being taken for true.
+//
+// A failure fails the run at once, and stops what runs beside it, unless an edge of rule any_success, all_complete or
+// any_failed leads from the node to one that has not been skipped. Letting the rest finish was weighed: it could not change
+// the outcome and may cost money.
+//
+// A type that is not in the table, or a runtime capability that the host lacks, fails the run with capability_not_provided
+// (wire 5.1 and 11.2: never the create). It does so before the first node starts, so that nothing is paid for a run that
+// could not end well; a node that is disabled does not matter.
+//
+// The run's outputs are those of the node that no edge leaves; where there are several, an object by node id.
+//
+// A connection must lead to a node from which edges lead to its own, or what it reads would depend on timing. An edge carries
+// a value only if it names a port; a binding of the same port comes first.
+//
+// Trust (wire section 13) is kept by output. What a run was started with, and what stands in a definition, is trusted; what a
+// runner returned is not, nor is anything composed with it. Untrusted values go into a model's messages through package
+// fence alone, and choose neither tool, provider, model nor format.
+//
+// What a log may not hold is not in it: sensitive variables, and the runner that a run asks for (wire 14.10: copied history
+// carries no runner id). State.Reveal gives both back from the request that the store keeps, and until then Decide says
+// ErrMasked. A sensitive variable can be passed on whole; made part of something else, or put out by a runner under
+// outputSensitivity, it is not kept, and binding it fails the node.
+//
+// The run's clock (clock.go) counts store time while something other than a queued step is going on; the wait for another
+// attempt counts. It starts and stops only at events that carry the store's time, as the envelope member "clock". Its timer
+// is set only if the run's limit could come before the steps' own. The id of a timer holds its turn or attempt, so that one
+// that was overtaken is ErrStale.
+//
+// Besides the protocol's events there are two of our own, runnerd.step.accepted and runnerd.step.queued: when a step's time
+// begins to count must be in the log. Payloads carry a few members that the schemas leave room for: masked on run.started,
+// untrusted and sensitive on node.completed, outputs on node.failed, n on output.chunk. The payload of provider.usage is
+// closed.
+//
+// attempt counts from 1 on node.started (wire section 12; the schema says from 0), and node.retried names the attempt that
+// comes. An event's id is its run's and its sequence, so that a decision taken twice gives the same documents.
 package engine

@@ -98,7 +98,7 @@ func (p *parser) edges(o object) {
 		o.fail("edges", "must hold at most %d edges", MaxEdges)
 		return
 	}
-	seen := map[string]bool{}
+	seen, conditions := map[string]bool{}, 0
 	for i, raw := range list {
 		e := p.object(fmt.Sprintf("edges[%d]", i), raw)
 		e.required("id", "sourceNodeId", "targetNodeId")
@@ -117,8 +117,12 @@ func (p *parser) edges(o object) {
 		}
 		if e.has("condition") {
 			it.condition = readCondition(e.child("condition"))
+			conditions++
 		}
 		p.wf.edges = append(p.wf.edges, it)
+	}
+	if conditions > MaxConditions {
+		o.fail("edges", "must hold at most %d conditions", MaxConditions)
 	}
 }
 

@@ -120,7 +120,11 @@ func (t *turn) do(i int, a act) {
 	case sleep:
 		t.effect(SetTimer{t.nodeTimer(delayTimer, i), time.Duration(a)})
 	case step:
-		if p := a.check(); p != nil {
+		p := a.check()
+		if t.asked += len(a.inputs); p == nil && t.asked > maxAsked {
+			p = fail(string(wire.CodeFrameTooLarge), "the run asks for steps with more than %d bytes of inputs at once", maxAsked)
+		}
+		if p != nil {
 			t.failNode(i, p)
 			return
 		}
@@ -131,6 +135,9 @@ func (t *turn) do(i int, a act) {
 		})
 	}
 }
+
+// maxAsked bounds the inputs of the steps that one decision asks for: they are in memory together.
+const maxAsked = 32 << 20
 
 // stepID is nodeId:call:try (design, section 5). A node makes one call so far, and no person has tried it again.
 func (n *node) stepID() string { return n.id + ":1:1" }

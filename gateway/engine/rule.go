@@ -110,8 +110,15 @@ func readCondition(o object) *condition {
 	return c
 }
 
+// maxCompared is the largest value, in bytes, that a condition looks at; a larger one is as if it were not there. With
+// MaxConditions it bounds what conditions cost a decision.
+const maxCompared = 64 << 10
+
 // holds compares left, nil when there is no such value, with the condition's right.
 func (c *condition) holds(left json.RawMessage) bool {
+	if len(left) > maxCompared {
+		left = nil
+	}
 	switch c.kind {
 	case whenEquals:
 		return left != nil && sameJSON(left, c.right)

@@ -142,7 +142,7 @@ func (t *turn) lost(i int, l Lost) {
 	n, s := &t.s.wf.nodes[i], &t.s.nodes[i]
 	if after, again := n.retry.next(s.attempts, t.s.wf.maxRetries); again && l.Outcome == OutcomeNotStarted {
 		t.emit(TypeNodeRetried, n.id, "", nodeRetried{n.id, s.attempts + 1, after.Milliseconds(), e})
-		t.effect(SetTimer{t.nodeTimer(retryTimer, i), after})
+		t.effect(SetTimer{t.nodeTimer(retryTimer, i), max(after, time.Millisecond)})
 		return
 	}
 	t.lastChunk(i, &stepOutput{}, true)

@@ -21,6 +21,7 @@ const (
 	MaxNodes      = 1000
 	MaxEdges      = 5000
 	MaxVariables  = 1000
+	MaxConditions = 200
 	MaxNodeID     = wire.MaxID - len(":99999:99999")
 )
 
