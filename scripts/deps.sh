@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# deps.sh installs what the tests need besides Go, once: Debian packages where it may (root on Debian), and the vendors'
+# command lines from npm into a cache outside of the project. It names what is missing; with CI set that is an error.
+set -euo pipefail
+source "$(dirname "$0")/env.sh"
+
+npm_packages=(@anthropic-ai/claude-code@2.1.332 @openai/codex@0.171.0)
+
+# program:package, as Debian names them
+wanted=(gcc:gcc gcc:libc6-dev git:git chromium:chromium chromium:fonts-dejavu-core
+	dbus-run-session:dbus gnome-keyring-daemon:gnome-keyring node:nodejs npm:npm)
+missing=()
+for w in "${wanted[@]}"; do
+	command -v "${w%%:*}" >/dev/null || missing+=("${w##*:}")
+done
+
+if ((${#missing[@]})) && [[ -f /etc/debian_version && $(id -u) == 0 ]]; then
+	step "apt-get install ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq update
+	apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null
+	missing=()
+fi
+
+installed() { # name@version
+	local name=${1%@*} version=${1##*@}
+	grep -qs "\"version\": *\"$version\"" "$RUNNERD_TEST_NPM/node_modules/$name/package.json"
+}
+absent=()
+for p in "${npm_packages[@]}"; do installed "$p" || absent+=("$p"); done
+if ((${#absent[@]})) && command -v npm >/dev/null; then
+	step "npm install ${npm_packages[*]} into $RUNNERD_TEST_NPM"
+	mkdir -p "$RUNNERD_TEST_NPM"
+	# No install scripts: the programs run without.
+	npm install --prefix "$RUNNERD_TEST_NPM" --ignore-scripts --no-audit --no-fund --loglevel=error "${npm_packages[@]}" || true
+	absent=()
+	for p in "${npm_packages[@]}"; do installed "$p" || absent+=("$p"); done
+fi
+
+if ((${#missing[@]} + ${#absent[@]})); then
+	echo "missing for the tests:"
+	if ((${#missing[@]})); then echo "  Debian packages (or their like): ${missing[*]}"; fi
+	if ((${#absent[@]})); then echo "  npm packages in $RUNNERD_TEST_NPM: ${absent[*]}"; fi
+	if [[ -n ${CI:-} ]]; then
+		exit 1
+	fi
+	echo "tests that need them will be skipped"
+fi
