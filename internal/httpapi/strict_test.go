@@ -42,7 +42,7 @@ type everything struct {
 	Quoted int64             `json:"quoted,string"`
 	Plain  string
 	Never  string `json:"-"`
-	hidden string
+	hidden string //lint:ignore U1000 it is there to be refused
 }
 
 func TestUnmarshalNamesWhatIsWrong(t *testing.T) {

@@ -2,6 +2,7 @@ package sse
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -76,19 +77,20 @@ func BenchmarkSend(b *testing.B) {
 			data := []byte(strings.Repeat("x", size))
 			done := make(chan struct{})
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(done)
 				out, err := Open(w, r)
+				if err != nil {
+					b.Error(err)
+					return
+				}
 				b.ReportAllocs()
 				b.SetBytes(int64(size))
 				for i := int64(0); b.Loop(); i++ {
-					if err = out.Send(i, "dispatch", data); err == nil {
-						err = out.Flush()
-					}
-					if err != nil {
+					if err := errors.Join(out.Send(i, "dispatch", data), out.Flush()); err != nil {
 						b.Error(err)
 						break
 					}
 				}
-				close(done)
 			}))
 			defer srv.Close()
 			res, err := http.Get(srv.URL)
