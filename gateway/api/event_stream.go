@@ -54,7 +54,11 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c identity
 		return err
 	}
 	v := &viewer{s: s, w: w, r: r, c: c, id: id, out: out, after: after, show: show, window: time.Duration(buffer) * time.Millisecond}
-	return v.follow(ctx, wake, first)
+	err = v.follow(ctx, wake, first)
+	if errors.Is(err, errStopping) {
+		return sse.ErrEnded // a clean end: the reader goes on elsewhere
+	}
+	return err
 }
 
 // A viewer is one reader of one run's log.

@@ -94,8 +94,17 @@ func (s *Server) createRun(w http.ResponseWriter, r *http.Request, c identity.Ca
 			return nil, httpapi.Invalid("workflowId", "names no workflow")
 		}
 		path := "/v1/runs/" + string(row.ID)
-		return createReply{string(row.ID), row.Status, path + "/events", path}, err
+		return createReply{string(row.ID), begun(row.Status), path + "/events", path}, err
 	})
+}
+
+// begun is the status that a creation may answer with: a short run may have ended in the transaction that made it, which its
+// snapshot says (wire 5.1).
+func begun(status string) string {
+	if store.Terminal(status) {
+		return engine.StatusRunning
+	}
+	return status
 }
 
 // mayCreate refuses what a credential does not allow, and what asks for a capability that is not offered.
