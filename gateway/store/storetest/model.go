@@ -104,8 +104,9 @@ func (m *model) MoveStep(expect store.Fence, next store.Step) error {
 	if !ok || s.Fence() != expect {
 		return store.ErrConflict
 	}
-	s.State, s.Runner, s.Seq, s.Due, s.Output = next.State, next.Runner, next.Seq, next.Due, next.Output
-	m.steps[k] = s
+	next.Tenant, next.Run, next.ID, next.Subject, next.Kind, next.Inputs, next.Created = s.Tenant, s.Run, s.ID, s.Subject, s.Kind,
+		s.Inputs, s.Created
+	m.steps[k] = modelStep{next, s.born}
 	return nil
 }
 
