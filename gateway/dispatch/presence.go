@@ -50,6 +50,7 @@ type presence struct {
 	max        int
 	busy       bool // it refused a step as busy and has not said since that a lane is free
 	held       []heldStep
+	finished   []int64   // seqs of steps whose results are on their way (UD-88)
 	asks       int       // open questions to the owner
 	used       time.Time // when it was last given a step
 	stored     time.Time // when last_seen was last stored

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"runnerd/gateway/store"
@@ -50,6 +51,12 @@ func (r *registry) reported(id store.RunnerID, rep wire.Report, held []heldStep,
 	p.reconciled, p.reports, p.plain = true, true, false
 	p.reported, p.sign, p.journal = now, now, rep.JournalID
 	p.state, p.max, p.held, p.asks = rep.State, rep.Capacity.Max, held, len(rep.Asks)
+	p.finished = p.finished[:0]
+	for _, h := range rep.Held {
+		if h.Phase == wire.PhaseFinished {
+			p.finished = append(p.finished, h.Seq)
+		}
+	}
 	switch {
 	case refused:
 		p.busy = true
@@ -173,6 +180,9 @@ func (r *registry) phase(id store.RunnerID, seq int64) string {
 			if h.seq == seq {
 				return h.phase
 			}
+		}
+		if slices.Contains(p.finished, seq) {
+			return wire.PhaseFinished
 		}
 	}
 	return ""
