@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,8 +18,29 @@ import (
 	"runnerd/internal/wire"
 )
 
-func sortRefs(all []wire.StepRef) {
-	slices.SortFunc(all, func(a, b wire.StepRef) int { return cmp.Or(cmp.Compare(a.RunID, b.RunID), cmp.Compare(a.Seq, b.Seq)) })
+func refs[V any](m map[wire.StepRef]V) []wire.StepRef {
+	return slices.SortedFunc(maps.Keys(m), func(a, b wire.StepRef) int {
+		return cmp.Or(cmp.Compare(a.RunID, b.RunID), cmp.Compare(a.Seq, b.Seq))
+	})
+}
+
+func postOne(t *rapid.T, l *laptop) {
+	if all := refs(l.outbox); len(all) > 0 {
+		ref := rapid.SampledFrom(all).Draw(t, "step")
+		l.judged(t, ref, l.post(ref, rapid.Bool().Draw(t, "lost")))
+	}
+}
+
+// judged compares a verdict with the first one that the result had.
+func (l *laptop) judged(t *rapid.T, ref wire.StepRef, v string) {
+	switch was := l.verdict[ref]; {
+	case v == wire.VerdictRefused:
+		t.Errorf("I4: a result under a permit was refused")
+	case was == wire.VerdictAccepted && v != wire.VerdictDeduplicated, was != "" && was != wire.VerdictAccepted && v != was:
+		t.Errorf("I3: %v was answered %s, and then %s", ref, was, v)
+	case was == "":
+		l.verdict[ref] = v
+	}
 }
 
 // I1 to I5, I7 to I9, I11 and I12 over random histories of two people, three laptops, and a gateway that is killed at times.
@@ -50,23 +72,26 @@ func TestInvariantsHoldOverRandomHistories(t *testing.T) {
 			},
 			"finish": func(t *rapid.T) {
 				l := laptopOf(t)
-				if ref, ok := anyOf(t, l.started, func(all []wire.StepRef) wire.StepRef { return rapid.SampledFrom(all).Draw(t, "step") }); ok {
-					l.finish(ref)
+				if all := refs(l.started); len(all) > 0 {
+					l.finish(rapid.SampledFrom(all).Draw(t, "step"))
 				}
 			},
-			"post": func(t *rapid.T) {
+			"post": func(t *rapid.T) { postOne(t, laptopOf(t)) },
+			"serve": func(t *rapid.T) { // all of the above, so that histories come far
 				l := laptopOf(t)
-				if ref, ok := anyOf(t, l.outbox, func(all []wire.StepRef) wire.StepRef { return rapid.SampledFrom(all).Draw(t, "step") }); ok {
-					v := l.post(ref, rapid.Bool().Draw(t, "lost"))
-					switch was := l.verdict[ref]; {
-					case v == wire.VerdictRefused:
-						t.Errorf("I4: a result under a permit was refused")
-					case was == wire.VerdictAccepted && v != wire.VerdictDeduplicated, was != "" && was != wire.VerdictAccepted && v != was:
-						t.Errorf("I3: %v was answered %s, and then %s", ref, was, v)
-					}
-					if l.verdict[ref] == "" {
-						l.verdict[ref] = v
-					}
+				l.receive()
+				l.report(func(wire.StepRef) wire.Code { return "" })
+				for _, ref := range refs(l.started) {
+					l.finish(ref)
+				}
+				postOne(t, l)
+			},
+			"repost": func(t *rapid.T) { // a proxy delivers it again
+				l := laptopOf(t)
+				if all := refs(l.verdict); len(all) > 0 {
+					ref := rapid.SampledFrom(all).Draw(t, "step")
+					l.outbox[ref] = l.yielded[ref]
+					l.judged(t, ref, l.post(ref, false))
 				}
 			},
 			"guess": func(t *rapid.T) {
@@ -80,8 +105,8 @@ func TestInvariantsHoldOverRandomHistories(t *testing.T) {
 				}
 				l, ref := laptopOf(t), rapid.SampledFrom(sent).Draw(t, "ref")
 				ref.Seq += rapid.Int64Range(-1, 1).Draw(t, "off")
-				if slices.Contains(l.sent, ref) || ref.Seq < 0 {
-					return // its own
+				if step := h.step(store.Run{Tenant: "acme", ID: store.RunID(ref.RunID)}); step.Runner == l.who.Runner && step.Seq == ref.Seq || ref.Seq < 0 {
+					return // its own, whether it came yet or not
 				}
 				out := rapid.SampledFrom([]string{`{"text":"guessed"}`, `{"error":{"code":"busy","message":"guessed"}}`}).Draw(t, "output")
 				v, err := h.dispatch.Results(context.Background(), l.who, []dispatch.Incoming{{Result: wire.Result{RunID: ref.RunID, StepID: ref.StepID, Seq: ref.Seq, Output: []byte(out)}}})

@@ -312,17 +312,4 @@ func (l *laptop) crash() {
 	}
 }
 
-func anyOf[V any](t interface{ Helper() }, m map[wire.StepRef]V, pick func([]wire.StepRef) wire.StepRef) (wire.StepRef, bool) {
-	t.Helper()
-	all := make([]wire.StepRef, 0, len(m))
-	for ref := range m {
-		all = append(all, ref)
-	}
-	if len(all) == 0 {
-		return wire.StepRef{}, false
-	}
-	sortRefs(all)
-	return pick(all), true
-}
-
 var _ fataler = (*testing.T)(nil)
