@@ -65,6 +65,7 @@ func endsWith(t *testing.T, w *world, code string) {
 // Outputs of several last nodes that would not fit one event are left to the events of the nodes.
 func TestRunLeavesOutOutputsThatDoNotFit(t *testing.T) {
 	w := newWorld(t, workflow(t, "", []string{`a runnerd.tool {"config":{"tool":"t"}}`, `b runnerd.tool {"config":{"tool":"t"}}`}, nil))
+	w.quick = true
 	w.create()
 	big := `{"x":"` + strings.Repeat("x", wire.MaxResult-100) + `"}`
 	w.result("a:1:1", big)
@@ -83,6 +84,7 @@ func TestResultBeyondTheLimitsFailsItsNode(t *testing.T) {
 		``:              wire.CodeProviderError,
 	} {
 		w := newWorld(t, workflow(t, "", []string{`a runnerd.tool {"config":{"tool":"t"}}`}, nil))
+		w.quick = len(output) > wire.MaxResult
 		w.create()
 		w.result("a:1:1", output)
 		endsWith(t, w, string(code))
@@ -95,7 +97,7 @@ func TestResultBeyondTheLimitsFailsItsNode(t *testing.T) {
 // A stream that goes past its bounds stops, and the last chunk brings the rest: the chunks together are the text.
 func TestStreamIsBounded(t *testing.T) {
 	w := newWorld(t, engine.Builtin())
-	w.created.Inputs = json.RawMessage(`{"prompt":"x"}`)
+	w.created.Inputs, w.quick = json.RawMessage(`{"prompt":"x"}`), true
 	w.create()
 	piece := strings.Repeat("y", wire.MaxDelta)
 	for n := range 30 {

@@ -145,7 +145,7 @@ func TestStepThatCannotBeMadeFailsItsNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, workflow(t, "", []string{"n core.ai.callPrompt " + c.node}, nil))
-			w.created.Inputs = json.RawMessage(c.inputs)
+			w.created.Inputs, w.quick = json.RawMessage(c.inputs), len(c.inputs) > wire.MaxFrame
 			w.create()
 			got := engine.Snapshot(w.wf, w.s).Error
 			if got == nil || got.Code != c.code || !strings.Contains(got.Message, c.says) {
@@ -250,5 +250,19 @@ func TestTrustIsMarkedAndNeverRises(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("contentTrust (-want +got):\n%s", diff)
+	}
+}
+
+// A marking that is missing counts as untrusted where values are composed (F12).
+func TestValuesOfALogWithoutMarkingsAreFenced(t *testing.T) {
+	w := newWorld(t, workflow(t, "", []string{`a core.delay {"config":{"delayMs":5}}`, `n core.ai.callPrompt {"inputs":{"prompt":{"type":"variable","variableName":"p"}}}`}, []string{"a>n"}))
+	w.created.Inputs = json.RawMessage(`{"p":"hello"}`)
+	w.create()
+	w.log[0].ContentTrust = ""
+	w.s = w.fold(w.log)
+	w.pass(5e6)
+	in := modelInputs(t, w.steps["n:1:1"])
+	if got, err := fence.Read(in.Messages[0].Content.String()); err != nil || got.Text != "hello" {
+		t.Errorf("message = %q, want it fenced (%v)", in.Messages[0].Content, err)
 	}
 }

@@ -46,31 +46,19 @@ const (
 	never
 )
 
-// judge applies one rule to the arrivals of its edges. The any_ rules do not wait for the rest.
+// judge applies one rule to the arrivals of its edges, by number. The any_ rules do not wait for the rest.
 func (r rule) judge(n [4]int) verdict {
-	waiting := n[notYet] > 0
-	switch r {
-	case allSuccess:
-		return pick(n[failed]+n[nothing] > 0, never, waiting, wait, met)
-	case anySuccess:
-		return pick(n[success] > 0, met, waiting, wait, never)
-	case allComplete:
-		return pick(false, met, waiting, wait, met)
-	case noneFailed:
-		return pick(n[failed] > 0, never, waiting, wait, met)
-	default: // any_failed
-		return pick(n[failed] > 0, met, waiting, wait, never)
-	}
-}
-
-func pick(first bool, a verdict, second bool, b, c verdict) verdict {
 	switch {
-	case first:
-		return a
-	case second:
-		return b
+	case r == allSuccess && n[failed]+n[nothing] > 0, r == noneFailed && n[failed] > 0:
+		return never
+	case r == anySuccess && n[success] > 0, r == anyFailed && n[failed] > 0:
+		return met
+	case n[notYet] > 0:
+		return wait
+	case r == anySuccess, r == anyFailed:
+		return never
 	}
-	return c
+	return met
 }
 
 // A condition of an edge compares one value of its source's outputs. Left is a dotted path into them; "status" and "output"

@@ -151,11 +151,12 @@ func (t *turn) lost(i int, l Lost) {
 
 // started makes the payload of run.started, without what may not stand in a log.
 func (wf *Workflow) started(in Created) (runStarted, error) {
-	p := runStarted{WorkflowID: wf.ID, Inputs: json.RawMessage("{}"), Transport: "rest", EngineVersion: EngineVersion, Tags: in.Tags}
-	for doc, to := range map[*json.RawMessage]*json.RawMessage{&in.Inputs: &p.Inputs, &in.Configurable: &p.Configurable, &in.Metadata: &p.Metadata} {
-		if len(*doc) > 0 {
-			*to = *doc
-		}
+	p := runStarted{
+		WorkflowID: wf.ID, Inputs: given(in.Inputs), Configurable: given(in.Configurable), Transport: "rest", EngineVersion: EngineVersion,
+		Tags: in.Tags, Metadata: given(in.Metadata),
+	}
+	if p.Inputs == nil {
+		p.Inputs = json.RawMessage("{}")
 	}
 	if in.Owner.Tenant != "" {
 		p.Owner = &in.Owner
@@ -186,4 +187,11 @@ func (wf *Workflow) started(in Created) (runStarted, error) {
 		p.Masked = &mask
 	}
 	return p, nil
+}
+
+func given(doc json.RawMessage) json.RawMessage {
+	if len(doc) == 0 {
+		return nil
+	}
+	return doc
 }

@@ -189,3 +189,31 @@ func TestDecideIgnoresWhatIsNotOutstanding(t *testing.T) {
 	w.mustDo(engine.Cancel{})
 	stale("after the end", append(all, w.created)...)
 }
+
+// A duration breach is past the limit, not at it (wire 19.5), also when store time is only known to the millisecond.
+func TestBreachIsObservedPastTheLimit(t *testing.T) {
+	w := newWorld(t, workflow(t, "", []string{"a " + aDelay}, nil))
+	w.created.Configurable = []byte(`{"runTimeoutMs":1000}`)
+	w.create()
+	w.passed = time.Second
+	clear(w.timers)
+	w.mustDo(engine.TimerFired{ID: "run:1"})
+	if got, want := w.story()[3], "cap.breached run-duration limit 1000 observed 1001"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A capability that went away while the run was under way ends it, whatever edges lead on from the node.
+func TestCapabilityThatWentAwayFailsTheRun(t *testing.T) {
+	wf := workflow(t, "", []string{`a core.delay {"config":{"delayMs":5}}`, `b core.noop {"config":{"requires":["x.y"]}}`, "c core.noop"}, []string{"a>b", "b>c any_failed"})
+	at := env()
+	at.Provides = []string{"x.y"}
+	d, err := engine.Decide(wf, nil, engine.Created{RunID: "r"}, at)
+	if err != nil || d.Next.Terminal() {
+		t.Fatalf("created: %s, %v", show(d), err)
+	}
+	d, err = engine.Decide(wf, d.Next, engine.TimerFired{ID: "delay:a:1"}, env())
+	if got := engine.Snapshot(wf, d.Next); err != nil || got.Error == nil || got.Error.Code != "capability_not_provided" || got.NodeStates["c"].Status != "pending" {
+		t.Errorf("snapshot = %+v, %v", got, err)
+	}
+}
