@@ -2,12 +2,12 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -50,18 +50,13 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) served(t *testing.T) *Client {
 	t.Helper()
 	dir := t.TempDir()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	l, err := Listen(ctx, dir, slog.New(slog.DiscardHandler))
+	l, err := Listen(t.Context(), dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := Serve(ctx, l, d.Admin, slog.New(slog.NewJSONHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { stop(); wg.Wait() })
+	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: Handler(d.Admin, slog.New(slog.NewJSONHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})))}}
+	srv.Start()
+	t.Cleanup(srv.Close)
 	return NewClient(dir)
 }
 
@@ -203,9 +198,6 @@ func TestClientSaysThatNobodyServes(t *testing.T) {
 	_, err := NewClient(t.TempDir()).Status(t.Context(), Nothing{})
 	if !errors.Is(err, ErrNotServing) {
 		t.Errorf("got %v, want ErrNotServing", err)
-	}
-	if on, err := Serving(t.Context(), t.TempDir()); on || err != nil {
-		t.Errorf("serving: %v, %v", on, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,18 +25,6 @@ func NewClient(dir string) *Client {
 		DisableKeepAlives: true, // a command asks once
 	}
 	return &Client{&http.Client{Transport: transport, Timeout: answerWithin}}
-}
-
-// Serving says whether a gateway answers on the data folder's socket.
-func Serving(ctx context.Context, dir string) (bool, error) {
-	conn, err := Dial(ctx, dir)
-	if errors.Is(err, ErrNotServing) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, conn.Close()
 }
 
 func ask[Out any](ctx context.Context, c *Client, path string, in any) (Out, error) {

@@ -1,10 +1,10 @@
 // Package admin is how a gateway is administered on its own machine: people, keys, runners and workflows, as plain functions
-// over the store (Admin), and a thin transport that lets a command line call them in the gateway that serves (Serve, Client).
+// over the store (Admin), and a thin transport that lets a command line call them in the gateway that serves (Listen, Handler, Client).
 // It promises that both ways do the same and fail in the same words; that only the user who runs the gateway, and root,
 // reach the socket; that the socket of a gateway that died does not stand in the way of the next; and that a data folder
 // with a long path works.
 //
-//	command line ── is gateway.sock answered? ──yes──▶ Client ══ unix socket, 0600, peer's user checked ══▶ Serve ─▶ Admin
+//	command line ── is gateway.sock answered? ──yes──▶ Client ══ unix socket, 0600, peer's user checked ══▶ Handler ─▶ Admin
 //	                                         └──no───▶ Admin over a store that it opens itself
 //
 // # Decisions

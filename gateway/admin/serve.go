@@ -3,11 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"time"
 
 	"runnerd/gateway/identity"
 	"runnerd/gateway/store"
@@ -101,27 +98,4 @@ func asError(err error) *Error {
 		return &Error{CodeConflict, err.Error()}
 	}
 	return &Error{CodeInternal, err.Error()}
-}
-
-const stopWithin = 5 * time.Second
-
-// Serve answers on l until ctx ends, and closes it.
-func Serve(ctx context.Context, l net.Listener, ops Operations, log *slog.Logger) error {
-	server := &http.Server{Handler: Handler(ops, log), ReadHeaderTimeout: stopWithin, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve the administration socket: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-	defer cancel()
-	err := server.Shutdown(grace)
-	if err != nil {
-		err = errors.Join(err, server.Close())
-	}
-	<-ended
-	return err
 }

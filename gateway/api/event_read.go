@@ -88,8 +88,7 @@ func (s *Server) pollEvents(w http.ResponseWriter, r *http.Request, c identity.C
 	}
 	wake, stop := s.Bus.Listen(store.RunTopic(c.Tenant, id)) // before the first read, so that nothing falls between
 	defer stop()
-	ctx, release := s.streams.add(r.Context())
-	defer release()
+	ctx := r.Context()
 	held := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer held.Stop()
 	for over := false; ; {

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	recheckEvery  = time.Minute // how often a stream's credential is judged again
-	longestBuffer = 5000        // ms
+	longestBuffer = 5000 // ms
 	eventBatch    = "batch"
 )
 
@@ -43,9 +42,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c identity
 	}
 	wake, stop := s.Bus.Listen(store.RunTopic(c.Tenant, id)) // before the first read, so that nothing falls between
 	defer stop()
-	ctx, release := s.streams.add(r.Context())
-	defer release()
-	first, err := s.read(ctx, c, id, after)
+	first, err := s.read(r.Context(), c, id, after)
 	if err != nil {
 		return err
 	}
@@ -54,11 +51,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c identity
 		return err
 	}
 	v := &viewer{s: s, w: w, r: r, c: c, id: id, out: out, after: after, show: show, window: time.Duration(buffer) * time.Millisecond}
-	err = v.follow(ctx, wake, first)
-	if errors.Is(err, errStopping) {
-		return sse.ErrEnded // a clean end: the reader goes on elsewhere
-	}
-	return err
+	return v.follow(r.Context(), wake, first)
 }
 
 // A viewer is one reader of one run's log.
@@ -101,11 +94,11 @@ func (v *viewer) follow(ctx context.Context, wake <-chan struct{}, p page) error
 			return v.out.Flush()
 		}
 		if !p.more {
-			if err := v.wait(ctx, wake, judged.Add(recheckEvery)); err != nil {
+			if err := v.wait(ctx, wake, judged.Add(v.s.recheck)); err != nil {
 				return err
 			}
 		}
-		if time.Since(judged) >= recheckEvery {
+		if time.Since(judged) >= v.s.recheck {
 			if _, err := v.s.caller(v.r); isRefusal(err) {
 				return v.out.Flush() // the reader comes back with a credential that is good, or not at all
 			} else if err != nil {

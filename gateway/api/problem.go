@@ -28,8 +28,6 @@ const (
 	codeCapability    = "capability_required"
 )
 
-var errStopping = errors.New("the gateway is stopping")
-
 // missing says what does not exist, or not for this caller.
 func missing(err error, what string) error {
 	if errors.Is(err, store.ErrNotFound) {
@@ -65,7 +63,7 @@ func problem(err error) *httpapi.Problem {
 		return as(http.StatusConflict, codeConflict, "something else changed it at the same time")
 	case errors.Is(err, store.ErrFull):
 		return as(http.StatusInsufficientStorage, codeNoSpace, "there is no space left; nothing was changed")
-	case errors.Is(err, store.ErrBusy), errors.Is(err, errStopping), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		p := as(http.StatusServiceUnavailable, httpapi.CodeUnavailable, "the gateway is busy")
 		p.RetryAfter = time.Second
 		return p

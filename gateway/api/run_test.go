@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"runnerd/gateway/store"
+	"runnerd/internal/httpapi"
 	"runnerd/internal/schema/schematest"
 )
 
@@ -259,19 +260,19 @@ func FuzzCreateBody(f *testing.F) {
 	f.Add(`null`)
 	f.Fuzz(func(t *testing.T, body string) {
 		var in createRequest
-		if json.Unmarshal([]byte(body), &in) != nil || in.Validate() != nil {
+		if httpapi.Unmarshal([]byte(body), &in) != nil || in.Validate() != nil {
 			return
 		}
 		one, err := digestOf(in)
 		if err != nil {
-			return
+			t.Fatalf("%s is taken and has no digest: %v", body, err)
 		}
 		again, err := json.Marshal(in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var back createRequest
-		if err := json.Unmarshal(again, &back); err != nil {
+		if err := httpapi.Unmarshal(again, &back); err != nil {
 			t.Fatalf("%s does not read back: %v", again, err)
 		}
 		if two, err := digestOf(back); err != nil || one != two {

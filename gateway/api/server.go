@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"runnerd/gateway/bus"
@@ -57,7 +56,7 @@ type Server struct {
 	routes    []route
 	discovery document
 	openapi   document
-	streams   streams
+	recheck   time.Duration // how often a stream's credential is judged again
 }
 
 // New makes a server.
@@ -65,7 +64,7 @@ func New(c Config) (*Server, error) {
 	if c.MaxBody == 0 {
 		c.MaxBody = 1 << 20
 	}
-	s := &Server{Config: c, chat: engine.Builtin(), routes: routes()}
+	s := &Server{Config: c, chat: engine.Builtin(), routes: routes(), recheck: time.Minute}
 	var err error
 	if s.discovery, err = newDocument(capabilities(c)); err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func (s *Server) Handler() http.Handler {
 	})
 	page := s.Page
 	if page == nil {
-		page = NotFound()
+		page = httpapi.NotFound("route")
 	}
 	return secure(s.sameSite(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/.well-known/") {
@@ -110,9 +109,6 @@ func (s *Server) Handler() http.Handler {
 		page.ServeHTTP(w, r)
 	})))
 }
-
-// NotFound answers what is no route, in the envelope.
-func NotFound() http.Handler { return httpapi.NotFound("route") }
 
 // secure sets the header fields that every answer has; the page has a wider policy of its own (wire section 1 asks for none,
 // browsers need them: nothing of ours may be framed, guessed at, or named to another site).
@@ -136,59 +132,4 @@ func (s *Server) sameSite(next http.Handler) http.Handler {
 	}
 	guard.SetDenyHandler(&httpapi.Problem{Status: http.StatusForbidden, Code: httpapi.CodeForbidden, Message: "requests from other sites are not accepted"})
 	return guard.Handler(next)
-}
-
-// BaseURL is the address of the gateway as the client of r knows it: public if that is set.
-func BaseURL(public string, r *http.Request) string {
-	if public != "" {
-		return strings.TrimSuffix(public, "/")
-	}
-	if r.TLS != nil {
-		return "https://" + r.Host
-	}
-	return "http://" + r.Host
-}
-
-// EndStreams ends every event stream, and those that are still to come, since a server that shuts down waits for requests.
-// It is to be registered with http.Server.RegisterOnShutdown.
-func (s *Server) EndStreams() { s.streams.end() }
-
-// streams are the requests that would not end by themselves.
-type streams struct {
-	mu     sync.Mutex
-	ended  bool
-	nextID int
-	open   map[int]context.CancelCauseFunc
-}
-
-// add gives a context that ends with the streams.
-func (s *streams) add(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		cancel(errStopping)
-		return ctx, func() {}
-	}
-	if s.open == nil {
-		s.open = make(map[int]context.CancelCauseFunc)
-	}
-	s.nextID++
-	id := s.nextID
-	s.open[id] = cancel
-	return ctx, func() {
-		s.mu.Lock()
-		delete(s.open, id)
-		s.mu.Unlock()
-		cancel(nil)
-	}
-}
-
-func (s *streams) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	for _, cancel := range s.open {
-		cancel(errStopping)
-	}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -106,11 +107,17 @@ func (s *Server) cookieOf(r *http.Request) string {
 	return ""
 }
 
-// overTLS says whether the browser is on TLS: here, or at the proxy that stands for our public address.
+// overTLS says whether the browser is on TLS: here, or at the proxy that stands for our public address, which may have
+// changed the name that was asked for. On loopback nobody stands between.
 func (s *Server) overTLS(r *http.Request) bool {
 	if r.TLS != nil {
 		return true
 	}
 	u, err := url.Parse(s.PublicURL)
-	return err == nil && u.Scheme == "https" && u.Host == r.Host
+	if err != nil || u.Scheme != "https" {
+		return false
+	}
+	name := (&url.URL{Host: r.Host}).Hostname()
+	ip, err := netip.ParseAddr(name)
+	return name != "localhost" && (err != nil || !ip.IsLoopback())
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -226,17 +225,28 @@ func TestPollWaitsForWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestStreamsEndWhenTheGatewayStops(t *testing.T) {
+func TestStreamEndsWithItsCredential(t *testing.T) {
 	w := newWorld(t)
+	w.api.recheck = 20 * time.Millisecond
 	w.define(alice.Tenant(), "slow", delayed(60_000))
 	id := w.create(alice, `{"workflowId":"slow"}`)
-	v := w.watch(w.keys[alice], "/v1/runs/"+id+"/events")
+	key, token, err := w.id.CreateKey(t.Context(), alice, "", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, other := w.watch(token, "/v1/runs/"+id+"/events"), w.watch(w.keys[alice], "/v1/runs/"+id+"/events")
 	v.next()
-	polled := make(chan answer, 1)
-	go func() { polled <- w.as(alice, "GET", "/v1/runs/"+id+"/events/poll?lastSequence=1000", "") }()
-	w.api.EndStreams()
-	v.rest()
-	(<-polled).refused(http.StatusServiceUnavailable, "unavailable")
+	other.next()
+	if err := w.id.RevokeKey(t.Context(), alice.Tenant(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+	if rest := v.rest(); rest != nil {
+		t.Errorf("after the revocation: %v", rest)
+	}
+	w.as(alice, "POST", "/v1/runs/"+id+"/cancel", "").into(200, new(cancelReply))
+	if d := cmp.Diff([]string{fmt.Sprint(len(w.logOf(id))-1, " run.cancelled")}, other.rest()); d != "" {
+		t.Errorf("the stream of a good key: %s", d)
+	}
 }
 
 func FuzzStreamModes(f *testing.F) {

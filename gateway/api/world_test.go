@@ -86,7 +86,7 @@ func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	c := Config{
 		Store: s, Bus: w.bus, Identity: w.id, Runs: run.New(run.Config{Store: s, Dispatch: d, Log: log, Now: w.now}), Dispatch: d,
 		Channel: channel.New(channel.Config{Dispatch: d, Identity: w.id, Bus: w.bus, Log: log,
-			Page: func(r *http.Request) string { return BaseURL("", r) + "/pair" }}),
+			Page: func(r *http.Request) string { return "http://" + r.Host + "/pair" }}),
 		Page: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "the page") }),
 		Log:  log, Now: w.now, Version: "test",
 	}
@@ -98,7 +98,7 @@ func newWorld(t *testing.T, changes ...func(*Config)) *world {
 	}
 	w.srv = httptest.NewServer(w.api.Handler())
 	t.Cleanup(func() {
-		w.api.EndStreams()
+		w.srv.CloseClientConnections()
 		w.srv.Close()
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -20,13 +20,13 @@ func (s *Service) AuthenticateRunner(ctx context.Context, token string) (store.R
 	if !current(st.number, wire.BearerLife, now) {
 		return "", "", ErrExpired
 	}
-	f, ok, cursor := s.families.find(id)
+	f, ok, version := s.families.find(id)
 	if !ok {
 		var err error
 		if f, err = s.readFamily(ctx, id, now); err != nil {
 			return "", "", err
 		}
-		s.families.keep(id, f, cursor)
+		s.families.keep(id, f, version)
 	}
 	if f.revoked {
 		return "", "", ErrRevoked
@@ -59,12 +59,6 @@ func (s *Service) readFamily(ctx context.Context, id store.RunnerID, now time.Ti
 	return f, nil
 }
 
-// Revoked gives a channel that is closed when the runner is revoked, for streams: they live as long as the family, not as
-// the bearer. Ask AuthenticateRunner after calling it, not before, so that nothing falls between.
-func (s *Service) Revoked(id store.RunnerID) (revoked <-chan struct{}, stop func()) {
-	return s.families.watch(id)
-}
-
 // RevokeRunner ends a runner of the subject: from the phone, from the command line, or by its own logout. Its tokens are
 // dead when this returns. why stands in the audit log.
 func (s *Service) RevokeRunner(ctx context.Context, subject store.Subject, id store.RunnerID, why string) error {
@@ -73,7 +67,7 @@ func (s *Service) RevokeRunner(ctx context.Context, subject store.Subject, id st
 	if err != nil {
 		return fmt.Errorf("revoke runner %s: %w", id, err)
 	}
-	s.families.revoke(id)
+	s.families.forget(id)
 	s.log.InfoContext(ctx, "runner revoked", "subject", subject, "runner", id, "why", why)
 	return nil
 }
@@ -154,7 +148,7 @@ func (s *Service) renew(ctx context.Context, token string) (wire.TokenReply, err
 	case errors.Is(err, store.ErrNotFound):
 		err = &TokenError{wire.TokenInvalid}
 	case err == nil && reused != "":
-		s.families.revoke(reused)
+		s.families.forget(reused)
 		s.log.WarnContext(ctx, "refresh token reused; runner revoked", "runner", reused)
 		err = &TokenError{wire.TokenInvalid}
 	}
