@@ -43,8 +43,9 @@ var errDead = errors.New("the gateway was killed")
 
 type mortal struct {
 	store.Store
-	dead  atomic.Bool
-	count atomic.Int64 // of transactions that wrote
+	dead    atomic.Bool
+	count   atomic.Int64 // of transactions that wrote
+	commits atomic.Int64 // of what the store made of them
 }
 
 func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
@@ -130,11 +131,16 @@ func (w *world) log() *slog.Logger {
 func (w *world) start() {
 	w.t.Helper()
 	w.bus = membus.New()
-	s, err := sqlite.Open(w.t.Context(), w.path, sqlite.Options{Ring: w.bus.Ring, Wall: w.clock.now, Mono: w.clock.mono})
+	w.store = new(mortal)
+	ring := func(topics ...store.Topic) { // once a commit that rings at all
+		w.store.commits.Add(1)
+		w.bus.Ring(topics...)
+	}
+	s, err := sqlite.Open(w.t.Context(), w.path, sqlite.Options{Ring: ring, Wall: w.clock.now, Mono: w.clock.mono})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.sqlite, w.store = s, &mortal{Store: s}
+	w.sqlite, w.store.Store = s, s
 	taint := func(b []byte) bool { return strings.Contains(string(b), canary) }
 	w.dispatch = dispatch.New(dispatch.Config{Store: w.store, Bus: w.bus, Log: w.log(), Now: w.clock.now, Taint: taint})
 	w.runs = run.New(run.Config{Store: w.store, Dispatch: w.dispatch, Log: w.log(), Now: w.clock.now})

@@ -42,8 +42,12 @@ func (s *Service) Report(ctx context.Context, who Who, rep wire.Report) (wire.Re
 			return err
 		})
 	} else {
-		err = s.store.View(ctx, func(r store.Reader) (err error) {
-			t, err = s.answer(r, who, rep)
+		err = s.store.View(ctx, func(r store.Reader) error {
+			row, err := r.Runner(who.Subject, who.Runner)
+			if err != nil {
+				return fmt.Errorf("read runner %s: %w", who.Runner, err)
+			}
+			t, err = s.answer(r, who, row, rep)
 			return err
 		})
 	}
@@ -148,8 +152,11 @@ func (s *Service) carryOut(tx *Tx, who Who, rep wire.Report, f footing) (tally, 
 		if err := s.describe(tx, row, rep); err != nil {
 			return tally{}, err
 		}
+		if row, err = tx.Runner(who.Subject, who.Runner); err != nil {
+			return tally{}, fmt.Errorf("read runner %s: %w", who.Runner, err)
+		}
 	}
-	t, err := s.answer(tx, who, rep)
+	t, err := s.answer(tx, who, row, rep)
 	t.refused = refused
 	return t, err
 }
@@ -266,11 +273,7 @@ func (s *Service) ask(tx *Tx, who Who, asks []wire.Ask) error {
 
 // answer says how things stand: permits for what the runner has accepted and not started, stops for what it holds in vain,
 // in every answer until it holds it no more.
-func (s *Service) answer(r store.Reader, who Who, rep wire.Report) (tally, error) {
-	row, err := r.Runner(who.Subject, who.Runner)
-	if err != nil {
-		return tally{}, fmt.Errorf("read runner %s: %w", who.Runner, err)
-	}
+func (s *Service) answer(r store.Reader, who Who, row store.Runner, rep wire.Report) (tally, error) {
 	t := tally{reply: wire.ReportReply{Cursor: row.Cursor}}
 	now := r.Now()
 	seen := map[wire.StepRef]bool{}

@@ -104,45 +104,63 @@ type NewStep struct {
 // failed; the caller looks at the state of what is returned, because Runs.Ended is not called for it. A further attempt
 // takes up the step as it was, under the same id and with the inputs that were stored first.
 func (s *Service) Enqueue(tx *Tx, n NewStep) (store.Step, error) {
-	step, err := s.create(tx, n)
-	if err != nil || step.State != store.StepQueued {
-		return step, err
+	if n.Again {
+		step, err := s.requeue(tx, n)
+		if err != nil {
+			return step, err
+		}
+		offered, ok, err := s.offer(tx, step)
+		if err != nil || ok {
+			return offered, err
+		}
+		s.waits(tx, step)
+		return step, nil
+	}
+	step, refused := prepare(store.Step{
+		Tenant: n.Tenant, Run: n.Run, ID: n.ID, Subject: n.Subject, Kind: n.Kind, Provider: n.Provider, Model: n.Model,
+		Tool: n.Tool, Named: n.Named, Inputs: n.Inputs, Created: tx.Now(),
+		Wait: min(max(n.Wait, 0), wire.QueueWaitMax), Timeout: min(max(n.Timeout, time.Millisecond), wire.StepTimeoutMax),
+	}, s.taint)
+	if refused != nil {
+		step.Code, step.Outcome, step.Output = string(refused.Code), OutcomeNotStarted, errorOutput(refused)
+		step.Inputs = []byte("{}") // too large, or not to be kept
+		step, err := s.create(tx, step, EventRefuse)
+		if err != nil {
+			return step, err
+		}
+		return step, s.audit(tx, store.AuditFailed, step, step.Code)
 	}
 	offered, ok, err := s.offer(tx, step)
 	if err != nil || ok {
 		return offered, err
 	}
-	tx.Publish(store.QueueTopic(step.Subject))
-	Alarm(tx, step.Due)
+	if step, err = s.create(tx, step, EventCreate); err != nil {
+		return step, err
+	}
+	s.waits(tx, step)
 	return step, nil
 }
 
-func (s *Service) create(tx *Tx, n NewStep) (store.Step, error) {
-	if n.Again {
-		return s.requeue(tx, n)
+func (s *Service) waits(tx *Tx, step store.Step) {
+	tx.Publish(store.QueueTopic(step.Subject))
+	Alarm(tx, step.Due)
+}
+
+// create stores a step in the state that events lead to from nothing: one row written once, also when it is offered at once.
+func (s *Service) create(tx *Tx, step store.Step, events ...Event) (store.Step, error) {
+	for _, e := range events {
+		state, ok := Next(step.State, e)
+		if !ok {
+			return step, fmt.Errorf("a step that is %q cannot begin with %s: %w", step.State, e, store.ErrConflict)
+		}
+		step = enter(step, state, tx.Now())
 	}
-	now := tx.Now()
-	step := store.Step{
-		Tenant: n.Tenant, Run: n.Run, ID: n.ID, Subject: n.Subject, Kind: n.Kind, Provider: n.Provider, Model: n.Model,
-		Tool: n.Tool, Named: n.Named, Inputs: n.Inputs, Created: now,
-		Wait: min(max(n.Wait, 0), wire.QueueWaitMax), Timeout: min(max(n.Timeout, time.Millisecond), wire.StepTimeoutMax),
-	}
-	event, detail := EventCreate, ""
-	step, refused := prepare(step, s.taint)
-	if refused != nil {
-		event, detail = EventRefuse, string(refused.Code)
-		step.Code, step.Outcome, step.Output = detail, OutcomeNotStarted, errorOutput(refused)
-		step.Inputs = []byte("{}") // too large, or not to be kept
-	}
-	state, _ := Next(none, event)
-	step = enter(step, state, now)
 	if err := tx.CreateStep(step); err != nil {
 		return step, fmt.Errorf("create step %s: %w", step.ID, err)
 	}
-	if refused == nil {
-		return step, nil
-	}
-	return step, s.audit(tx, store.AuditFailed, step, detail)
+	tx.steps.put(step)
+	tx.Publish(store.SubjectTopic(step.Subject))
+	return step, nil
 }
 
 // requeue gives a step that no runner started the whole wait once more.
@@ -159,7 +177,7 @@ func (s *Service) requeue(tx *Tx, n NewStep) (store.Step, error) {
 	return s.move(tx, step, next, EventAgain)
 }
 
-// offer gives a queued step to a runner, if one can take it now.
+// offer gives a step that waits, or is new, to a runner, if one can take it now.
 func (s *Service) offer(tx *Tx, step store.Step) (store.Step, bool, error) {
 	for {
 		from, err := s.candidates(tx, step.Subject)
@@ -211,7 +229,11 @@ func (s *Service) offerTo(tx *Tx, step store.Step, fit Fit) (store.Step, error) 
 	}
 	next := step
 	next.Runner, next.Seq, next.UseProv, next.UseModel, next.Plain = fit.Runner, seq, fit.Provider, fit.Model, false
-	next, err = s.move(tx, step, next, EventOffer)
+	if step.State == none {
+		next, err = s.create(tx, next, EventCreate, EventOffer)
+	} else {
+		next, err = s.move(tx, step, next, EventOffer)
+	}
 	if err != nil {
 		return step, err
 	}
@@ -232,6 +254,7 @@ func (s *Service) move(tx *Tx, from, to store.Step, e Event) (store.Step, error)
 	if err := tx.MoveStep(from.Fence(), to); err != nil {
 		return from, fmt.Errorf("move step %s from %s to %s: %w", from.ID, from.State, state, err)
 	}
+	tx.steps.put(to)
 	if state == store.StepQueued || state.Terminal() {
 		tx.gave(from)
 	}
@@ -242,15 +265,12 @@ func (s *Service) move(tx *Tx, from, to store.Step, e Event) (store.Step, error)
 // maxRefill bounds how many waiting steps one refill looks at.
 const maxRefill = 1024
 
-// refill offers what waits, oldest first, to the runners that have a free lane now. It reads few steps first: most often the
-// oldest is the one, and a step may be large.
+// refill offers what waits, oldest first, to the runners that have a free lane now. It reads few steps first: most often there
+// is none, or the oldest is the one, and a step may be large.
 func (s *Service) refill(tx *Tx, subject store.Subject) error {
-	from, err := s.candidates(tx, subject)
-	if err != nil {
-		return err
-	}
-	passed := 0 // steps at the head of the queue that nobody can take
-	for limit := 4; anyFree(from) && limit <= maxRefill; limit *= 4 {
+	var from []Candidate
+	looked, passed := false, 0 // passed: steps at the head of the queue that nobody can take
+	for limit := 4; limit <= maxRefill; limit *= 4 {
 		seen := 0
 		for step, err := range tx.QueuedSteps(subject, limit) {
 			if err != nil {
@@ -258,6 +278,15 @@ func (s *Service) refill(tx *Tx, subject store.Subject) error {
 			}
 			if seen++; seen <= passed {
 				continue
+			}
+			if !looked {
+				if from, err = s.candidates(tx, subject); err != nil {
+					return err
+				}
+				looked = true
+			}
+			if !anyFree(from) {
+				return nil
 			}
 			if _, ok := Match(WantOf(step), from); !ok {
 				passed++
@@ -270,9 +299,7 @@ func (s *Service) refill(tx *Tx, subject store.Subject) error {
 			if !ok {
 				passed++
 			}
-			if from, err = s.candidates(tx, subject); err != nil || !anyFree(from) {
-				return err
-			}
+			looked = false
 		}
 		if seen < limit {
 			return nil

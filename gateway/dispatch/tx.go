@@ -10,6 +10,7 @@ import (
 // results asks once, and what is to be done in memory when the commit is durable. See Service.Update and Within.
 type Tx struct {
 	store.Tx
+	steps   stepCache
 	hands   map[store.RunnerID]hand
 	freed   map[fence]bool          // offers whose lane the runner has given back, whatever it reported last
 	without map[store.RunnerID]bool // runners that just refused a step as busy, or were revoked
@@ -43,9 +44,12 @@ func (s *Service) Update(ctx context.Context, fn func(*Tx) error) error {
 	return nil
 }
 
-// Within runs fn as a part of a transaction that somebody else began. What AfterCommit is given then never happens, so only
-// caches and hints may hang on it.
+// Within runs fn as a part of a transaction that somebody else began. Unless that was Update or a Store, what AfterCommit is
+// given never happens, so only caches and hints may hang on it.
 func (s *Service) Within(tx store.Tx, fn func(*Tx) error) error {
+	if t, ok := tx.(*Tx); ok {
+		return fn(t)
+	}
 	_, err := s.within(tx, fn)
 	return err
 }
@@ -61,6 +65,48 @@ func (s *Service) within(tx store.Tx, fn func(*Tx) error) (*Tx, error) {
 		}
 	}
 	return t, nil
+}
+
+// Store gives the store to write through for those who call into dispatch or runs from transactions of their own: what
+// their transactions lead to there is done as by Update.
+func (s *Service) Store() store.Store { return through{s.store, s} }
+
+type through struct {
+	store.Store
+	s *Service
+}
+
+func (t through) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return t.s.Update(ctx, func(tx *Tx) error { return fn(tx) })
+}
+
+// A stepCache has the steps that the transaction wrote, as they are now. What it reads goes through it too, so that a report
+// does not read a step once to accept it and once more to answer.
+type stepCache map[stepKey]store.Step
+
+type stepKey struct {
+	tenant store.Tenant
+	run    store.RunID
+	step   store.StepID
+}
+
+func (c *stepCache) put(s store.Step) {
+	if *c == nil {
+		*c = stepCache{}
+	}
+	(*c)[stepKey{s.Tenant, s.Run, s.ID}] = s
+}
+
+// Step is the store's, or what the transaction itself has made of the step.
+func (t *Tx) Step(tenant store.Tenant, run store.RunID, step store.StepID) (store.Step, error) {
+	if s, ok := t.steps[stepKey{tenant, run, step}]; ok {
+		return s, nil
+	}
+	s, err := t.Tx.Step(tenant, run, step)
+	if err == nil {
+		t.steps.put(s)
+	}
+	return s, err
 }
 
 // A hand is what a runner has been given and not finished.

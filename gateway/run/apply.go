@@ -211,6 +211,7 @@ func (m *move) write() error {
 	if status != m.row.Status {
 		m.tx.Publish(store.SubjectTopic(m.row.Subject))
 	}
+	m.row.Status, m.row.LastSeq, m.row.Updated = status, m.folded.state.LastSequence(), m.at
 	f := m.folded
 	m.tx.AfterCommit(func() {
 		m.s.states.put(key{t, id}, f, f.weight, func(old folded) bool { return old.state.LastSequence() > f.state.LastSequence() })

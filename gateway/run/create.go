@@ -84,8 +84,11 @@ func (s *Service) create(tx *dispatch.Tx, q CreateRequest) (store.Run, error) {
 	}
 	row.Created = s.wall()
 	row.Updated = row.Created
-	if err := tx.PutDefinition(hash, doc); err != nil {
-		return row, fmt.Errorf("store definition: %w", err)
+	if _, ok := s.defined.get(hash); !ok {
+		if err := tx.PutDefinition(hash, doc); err != nil {
+			return row, fmt.Errorf("store definition: %w", err)
+		}
+		tx.AfterCommit(func() { s.defined.put(hash, struct{}{}, 1, nil) })
 	}
 	if err := tx.CreateRun(row); err != nil {
 		return row, fmt.Errorf("create run %s: %w", row.ID, err)
@@ -98,10 +101,7 @@ func (s *Service) create(tx *dispatch.Tx, q CreateRequest) (store.Run, error) {
 	if err == nil {
 		err = m.write()
 	}
-	if err != nil {
-		return row, err
-	}
-	return tx.Run(tenant, row.ID)
+	return m.row, err
 }
 
 func newRow(q CreateRequest, definition store.Hash, status string) (store.Run, error) {

@@ -36,6 +36,7 @@ type Service struct {
 	env      engine.Env
 	builtin  map[string]*engine.Workflow
 	flows    cache[store.Hash, *engine.Workflow]
+	defined  cache[store.Hash, struct{}] // definitions that the store has for certain
 	states   cache[key, folded]
 }
 
@@ -43,8 +44,9 @@ var _ dispatch.Runs = (*Service)(nil)
 
 // What the caches may hold, in bytes of the documents that they were made from.
 const (
-	maxFlows  = 32 << 20
-	maxStates = 64 << 20
+	maxFlows   = 32 << 20
+	maxStates  = 64 << 20
+	maxDefined = 4096 // in number
 )
 
 // New makes a service, and has dispatch tell it what becomes of steps.
@@ -57,7 +59,7 @@ func New(c Config) *Service {
 	if s.env.Fence == nil {
 		s.env.Fence = new(fence.Fencer)
 	}
-	s.flows.limit, s.states.limit = maxFlows, maxStates
+	s.flows.limit, s.defined.limit, s.states.limit = maxFlows, maxDefined, maxStates
 	chat := engine.Builtin()
 	s.builtin[chat.ID] = chat
 	c.Dispatch.Follow(s)
