@@ -22,19 +22,22 @@ if ((${#missing[@]})) && [[ -f /etc/debian_version && $(id -u) == 0 ]]; then
 	missing=()
 fi
 
-installed() { # name@version
-	local name=${1%@*} version=${1##*@}
-	grep -qs "\"version\": *\"$version\"" "$RUNNERD_TEST_NPM/node_modules/$name/package.json"
-}
+# The stamp is written when all is in place, so an installation that was cut off is done again.
+stamp=$RUNNERD_TEST_NPM/installed
 absent=()
-for p in "${npm_packages[@]}"; do installed "$p" || absent+=("$p"); done
-if ((${#absent[@]})) && command -v npm >/dev/null; then
-	step "npm install ${npm_packages[*]} into $RUNNERD_TEST_NPM"
-	mkdir -p "$RUNNERD_TEST_NPM"
-	# No install scripts: the programs run without.
-	npm install --prefix "$RUNNERD_TEST_NPM" --ignore-scripts --no-audit --no-fund --loglevel=error "${npm_packages[@]}" || true
-	absent=()
-	for p in "${npm_packages[@]}"; do installed "$p" || absent+=("$p"); done
+if [[ $(cat "$stamp" 2>/dev/null) != "${npm_packages[*]}" ]]; then
+	absent=("${npm_packages[@]}")
+	if command -v npm >/dev/null; then
+		step "npm install ${npm_packages[*]} into $RUNNERD_TEST_NPM"
+		mkdir -p "$RUNNERD_TEST_NPM"
+		rm -f "$stamp"
+		# claude-code's own script, which no npm runs unasked, puts the program for this system in place. Nothing else needs one.
+		if npm install --prefix "$RUNNERD_TEST_NPM" --ignore-scripts --no-audit --no-fund --loglevel=error "${npm_packages[@]}" &&
+			(cd "$RUNNERD_TEST_NPM" && node node_modules/@anthropic-ai/claude-code/install.cjs); then
+			echo "${npm_packages[*]}" >"$stamp"
+			absent=()
+		fi
+	fi
 fi
 
 if ((${#missing[@]} + ${#absent[@]})); then
