@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"runnerd/gateway"
+	"runnerd/gateway/admin"
+	"runnerd/gateway/bus/membus"
+	"runnerd/gateway/identity"
+	"runnerd/gateway/store/sqlite"
+	"runnerd/internal/cli"
+	"runnerd/internal/redact"
+)
+
+// address is how a gateway is reached.
+type address struct {
+	folder
+	Listen    string `default:"127.0.0.1:8480" help:"Address to listen on; port 0 takes a free one."`
+	PublicURL string `name:"public-url" placeholder:"URL" help:"How people and runners reach it, when that is not the address it listens on."`
+	LogLevel  string `enum:"debug,info,warn,error" default:"info" help:"What to log: debug, info, warn or error."`
+}
+
+type serveCommand struct {
+	address
+	Database string `placeholder:"URL" help:"A database instead of the embedded one."`
+	Bus      string `placeholder:"URL" help:"A message bus instead of the one in memory."`
+}
+
+// Run serves until it is told to stop.
+func (c *serveCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
+	for name, value := range map[string]string{"database": c.Database, "bus": c.Bus} {
+		if value != "" {
+			return cli.Usagef("%s: this build keeps everything in the embedded store and serves from one machine: leave --%s out", name, name)
+		}
+	}
+	return c.with(ctx, w, func(s *serving) error {
+		if err := out.Print(map[string]string{"url": s.url, "dataDir": s.dir}, func(o io.Writer) {
+			fmt.Fprintf(o, "Serving %s\n\nAdd a person:   gateway user add NAME --data %s\nPair a machine: runnerd pair %s\n", s.url, s.dir, s.url)
+		}); err != nil {
+			return err
+		}
+		return s.gateway.Run(ctx, s.listener, s.dir)
+	})
+}
+
+// A serving is a gateway that is ready to run.
+type serving struct {
+	gateway  *gateway.Gateway
+	listener net.Listener
+	dir      string
+	url      string // as people reach it
+	local    string // as this machine does
+	log      *slog.Logger
+}
+
+// with opens what a gateway needs, calls do, and closes it again.
+func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (err error) {
+	log, err := newLog(w.stderr, c.LogLevel)
+	if err != nil {
+		return err
+	}
+	dir, err := c.dir(w)
+	if err != nil {
+		return err
+	}
+	if err := checkPublicURL(c.PublicURL); err != nil {
+		return err
+	}
+	if c.Listen == "" {
+		return cli.Usagef("listen: must not be empty")
+	}
+	s, b, err := openStore(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close(), b.Close()) }()
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	defer func() { _ = l.Close() }() // closed by the server already, unless it never began
+	here := "http://" + reachable(l.Addr())
+	public := cmp.Or(strings.TrimSuffix(c.PublicURL, "/"), here)
+	g, err := gateway.New(ctx, gateway.Config{
+		Store: s, Bus: b, Log: log, Version: programVersion(), PublicURL: public,
+		Seams: w.getenv("OPENWOP_TEST_SEAM_ENABLED") == "true",
+	})
+	if err != nil {
+		return err
+	}
+	return do(&serving{g, l, dir, public, here, log})
+}
+
+func openStore(ctx context.Context, dir string) (*sqlite.Store, *membus.Bus, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the data folder: %w", err)
+	}
+	b := membus.New()
+	s, err := sqlite.Open(ctx, filepath.Join(dir, "gateway.db"), sqlite.Options{Ring: b.Ring})
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Close())
+	}
+	return s, b, nil
+}
+
+// openAdmin opens the store for an administrator where nobody serves.
+func openAdmin(ctx context.Context, dir string) (admin.Operations, func() error, error) {
+	s, b, err := openStore(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeAll := func() error { return errors.Join(s.Close(), b.Close()) }
+	who, err := identity.New(ctx, s, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll())
+	}
+	at, err := admin.RecallURL(ctx, s)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll())
+	}
+	return &admin.Admin{Store: s, Identity: who, Now: time.Now, Version: programVersion(), URL: at}, closeAll, nil
+}
+
+func newLog(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, cli.Usagef("log-level: %v", err)
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: redact.Attr})), nil
+}
+
+func checkPublicURL(raw string) error {
+	u, err := url.Parse(raw)
+	if raw != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "") {
+		return cli.Usagef("public-url: must be like https://gateway.example.org, without a path")
+	}
+	return nil
+}
+
+// reachable is a listening address that a browser on this machine can open.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
