@@ -42,6 +42,8 @@ func TestRulesFindWhatTheyForbid(t *testing.T) {
 		"log.Println":          {defaultLoggers, "a/a.go", `package p; import "log"; func f() { log.Println("x") }`, "default logger"},
 		"a logger's Info":      {defaultLoggers, "a/a.go", `package p; import "log/slog"; func f(log *slog.Logger) { log.Info("x", slog.Int("a", 1)) }`, ""},
 		"sleep":                {sleeps, "a/a_test.go", `package p; import "time"; func f() { time.Sleep(1) }`, "real clock"},
+		"sleep after a loop":   {sleeps, "a/a_test.go", `package p; import "time"; func f() { for range 2 { }; time.Sleep(1) }`, "real clock"},
+		"sleep that polls":     {sleeps, "a/a_test.go", `package p; import "time"; func f(ok func() bool) { for !ok() { time.Sleep(1) } }`, ""},
 		"sleep in a bubble":    {sleeps, "a/a_test.go", `package p; import ("time"; "testing/synctest"); func f() { synctest.Wait(); time.Sleep(1) }`, ""},
 		"default client":       {otherWaysOut, "a/a.go", `package p; import "net/http"; var c = http.DefaultClient`, "past internal/egress"},
 		"http.Get":             {otherWaysOut, "a/a.go", `package p; import "net/http"; func f() { http.Get("x") }`, "past internal/egress"},
