@@ -79,3 +79,13 @@ func (j *Journal) body(ref wire.StepRef, in Phase) ([]byte, error) {
 	}
 	return readBody(j.f, s.body)
 }
+
+// Waiting is how many bytes of frames and results wait.
+func (j *Journal) Waiting() (n int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.held {
+		n += s.body.size
+	}
+	return n
+}

@@ -1,0 +1,523 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"runnerd/internal/wire"
+	"runnerd/runner/local"
+	"runnerd/runner/provider"
+)
+
+// streamOf answers the stream with bytes of the test's own, and gives control of them.
+func (w *world) streamOf(write func(rw http.ResponseWriter, r *http.Request, flush func())) {
+	w.answer(http.MethodGet, "/dispatches", func(rw http.ResponseWriter, r *http.Request) {
+		w.gateway.mu.Lock()
+		w.gateway.lastIDs = append(w.gateway.lastIDs, r.Header.Get("Last-Event-ID"))
+		w.gateway.mu.Unlock()
+		rw.Header().Set("Content-Type", "text/event-stream")
+		flush := func() { _ = http.NewResponseController(rw).Flush() }
+		fmt.Fprint(rw, ":open\n\n")
+		flush()
+		write(rw, r, flush)
+	})
+}
+
+func (w *world) reconnects() int {
+	n := 0
+	for _, of := range w.runner.Status().Reconnects {
+		n += of
+	}
+	return n
+}
+
+func TestN01ResetWhileIdleIsFollowedByANewConnectionWithTheCursor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.gateway.offer("s")
+		w.becomes("s", "done")
+		for i := range 5 {
+			cut := time.Now()
+			w.pipe.reset()
+			w.until("reconnected", func() bool { return w.reconnects() == i+1 && w.runner.Status().Link.State == local.Online })
+			synctest.Wait()
+			w.gateway.mu.Lock()
+			took, last := w.gateway.opened[len(w.gateway.opened)-1].Sub(cut), w.gateway.lastIDs[len(w.gateway.lastIDs)-1]
+			w.gateway.mu.Unlock()
+			if took < wire.BackoffMin/2 || took > 2*wire.BackoffMin {
+				t.Errorf("reconnected after %v, want about %v", took, wire.BackoffMin)
+			}
+			if last != "1" {
+				t.Errorf("Last-Event-ID %q, want 1", last)
+			}
+		}
+	})
+}
+
+func TestN01BackoffGrowsToAMinuteWhileThereIsNoNetwork(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.pipe.set(errDown, false)
+		w.pipe.reset()
+		time.Sleep(30 * time.Minute)
+		tries := w.runner.Status()
+		if tries.Link.State != local.Offline || tries.Link.NextTryMs > wire.BackoffMax.Milliseconds() || tries.Link.Reason == "" {
+			t.Errorf("status %+v", tries.Link)
+		}
+		w.pipe.set(nil, false)
+		time.Sleep(wire.BackoffMax)
+		synctest.Wait()
+		if st := w.runner.Status(); st.Link.State != local.Online {
+			t.Errorf("a minute after the network is back: %+v", st.Link)
+		}
+	})
+}
+
+func TestN02ResetInTheMiddleOfAFrameGivesTheWholeFrameAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		half := true
+		w.streamOf(func(rw http.ResponseWriter, r *http.Request, flush func()) {
+			w.gateway.mu.Lock()
+			s, first := w.gateway.steps["s"], half
+			half = false
+			w.gateway.mu.Unlock()
+			if first {
+				time.Sleep(time.Second)
+				w.gateway.mu.Lock()
+				s = w.gateway.steps["s"]
+				w.gateway.mu.Unlock()
+				fmt.Fprintf(rw, "id: %d\nevent: dispatch\ndata: %s", s.ref.Seq, s.frame[:len(s.frame)/2])
+				flush()
+				panic(http.ErrAbortHandler)
+			}
+			fmt.Fprintf(rw, "id: %d\nevent: dispatch\ndata: %s\n\n", s.ref.Seq, s.frame)
+			flush()
+			<-r.Context().Done()
+		})
+		w.start()
+		w.gateway.offer("s")
+		w.becomes("s", "done")
+		w.gateway.mu.Lock()
+		defer w.gateway.mu.Unlock()
+		if !slices.Equal(w.gateway.lastIDs, []string{"0", "0"}) || w.backend.ran("s") != 1 {
+			t.Errorf("Last-Event-IDs %q, %d turns", w.gateway.lastIDs, w.backend.ran("s"))
+		}
+	})
+}
+
+// Packets are dropped both ways and nobody is told: what is silent for 40 s is dead (UD-02).
+func TestN03_UD02BlackholedLinkIsReplacedWithinAMinute(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		time.Sleep(7 * time.Second)
+		w.gateway.mu.Lock()
+		before := len(w.gateway.opened)
+		w.gateway.mu.Unlock()
+		hole := time.Now()
+		w.pipe.blackhole()
+		w.until("a new stream", func() bool {
+			w.gateway.mu.Lock()
+			defer w.gateway.mu.Unlock()
+			return len(w.gateway.opened) > before
+		})
+		if took := time.Since(hole); took > time.Minute || took < 15*time.Second {
+			t.Errorf("replaced after %v", took)
+		}
+	})
+}
+
+func TestN05LostAnswerToAResultMeansItIsPostedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		lose := 3
+		w.gateway.hook = func(rw http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/results") || lose == 0 {
+				return false
+			}
+			lose--
+			w.gateway.results(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		w.start()
+		w.gateway.offer("s")
+		w.becomes("s", "done")
+		w.until("acknowledged", func() bool { return len(w.runner.Status().Steps) == 0 })
+		if n := len(w.gateway.posted); n != 4 || w.backend.ran("s") != 1 {
+			t.Errorf("posted %d times after %d turns, want 4 and 1", n, w.backend.ran("s"))
+		}
+	})
+}
+
+func TestN07StatusOfAPostDecidesWhetherItIsTriedAgainOrParked(t *testing.T) {
+	for status, parks := range map[int]bool{
+		400: true, 403: true, 404: true, 409: true, 410: true, 413: true, 422: true,
+		408: false, 429: false, 500: false, 502: false, 503: false, 504: false, 507: false,
+	} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				posts := 0
+				w.answer(http.MethodPost, "/results", func(rw http.ResponseWriter, _ *http.Request) {
+					posts++
+					rw.Header().Set("Retry-After", "7")
+					refuseWith(rw, status, "no")
+				})
+				w.start()
+				w.gateway.offer("s")
+				w.becomes("s", "accepted")
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				st := w.runner.Status()
+				switch {
+				case parks && (posts != 1 || st.Outbox.Parked != 1 || !strings.Contains(st.Steps[0].Parked, strconv.Itoa(status)) || len(st.Warnings) == 0):
+					t.Errorf("%d posts, status %+v %v, want it parked and shown", posts, st.Outbox, st.Steps)
+				case !parks && (posts < 3 || posts > 9 || st.Outbox.Pending != 1):
+					t.Errorf("%d posts in a minute, status %+v, want some, 7 s apart or more", posts, st.Outbox)
+				}
+				w.answer("", "", nil)
+				begun := time.Now()
+				w.becomes("s", "done")
+				if took := time.Since(begun); took > wire.ParkedRetry {
+					t.Errorf("delivered after %v", took)
+				}
+				if w.backend.ran("s") != 1 {
+					t.Errorf("%d turns", w.backend.ran("s"))
+				}
+			})
+		})
+	}
+}
+
+func TestN07ParkedResultIsKeptSevenDaysAndTriedAfterANewConnection(t *testing.T) {
+	inWorld(t, func(w *world) {
+		posts := 0
+		w.answer(http.MethodPost, "/results", func(rw http.ResponseWriter, _ *http.Request) {
+			posts++
+			refuseWith(rw, 403, "forbidden")
+		})
+		w.start()
+		w.gateway.offer("s")
+		w.becomes("s", "accepted")
+		time.Sleep(10 * time.Minute)
+		w.pipe.reset()
+		time.Sleep(time.Minute)
+		if posts != 2 {
+			t.Errorf("%d posts, want one more after the new connection", posts)
+		}
+		time.Sleep(6 * 24 * time.Hour)
+		if st := w.runner.Status(); st.Outbox.Parked != 1 {
+			t.Errorf("after six days: %+v", st.Outbox)
+		}
+		if hours := 6 * 24; posts < hours-2 || posts > hours+4 {
+			t.Errorf("%d posts in %d hours", posts, hours)
+		}
+		time.Sleep(25 * time.Hour)
+		if st := w.runner.Status(); st.Outbox.Parked != 0 {
+			t.Errorf("after more than seven days: %+v", st.Outbox)
+		}
+	})
+}
+
+// One result that the gateway does not take must not keep the others from it.
+func TestN07OneBadResultDoesNotParkItsBatch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.gateway.hook = func(rw http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/results") {
+				return false
+			}
+			return badBatch(rw, r, w.gateway)
+		}
+		release := make(chan struct{})
+		w.backend.run = blockUntil(release)
+		w.start()
+		for _, step := range []string{"a", "bad", "c"} {
+			w.gateway.offer(step)
+		}
+		for _, step := range []string{"a", "bad", "c"} {
+			w.becomes(step, "accepted")
+		}
+		close(release)
+		w.becomes("a", "done")
+		w.becomes("c", "done")
+		if st := w.runner.Status(); st.Outbox.Parked != 1 || st.Outbox.Pending != 0 {
+			t.Errorf("outbox %+v", st.Outbox)
+		}
+	})
+}
+
+func badBatch(rw http.ResponseWriter, r *http.Request, g *gateway) bool {
+	var raw json.RawMessage
+	if err := json.NewDecoder(r.Body).Decode(&raw); err != nil {
+		g.t.Error(err)
+	}
+	if strings.Contains(string(raw), `"bad"`) {
+		refuseWith(rw, 400, "validation_error")
+		return true
+	}
+	r.Body = http.NoBody
+	r2 := r.Clone(r.Context())
+	r2.Body = readCloser{strings.NewReader(string(raw))}
+	g.results(rw, r2)
+	return true
+}
+
+type readCloser struct{ *strings.Reader }
+
+func (readCloser) Close() error { return nil }
+
+func TestN09HowAFrameIsCutIntoPacketsMakesNoDifference(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var frames []*gstep
+		w.streamOf(func(rw http.ResponseWriter, r *http.Request, flush func()) {
+			time.Sleep(time.Second)
+			var all string
+			for _, s := range frames {
+				all += fmt.Sprintf("id: %d\r\nevent: dispatch\ndata: %s\n\n", s.ref.Seq, s.frame)
+			}
+			byByte := all[:len(all)/2]
+			for i := range len(byByte) {
+				fmt.Fprint(rw, byByte[i:i+1])
+				flush()
+			}
+			fmt.Fprint(rw, all[len(all)/2:])
+			flush()
+			<-r.Context().Done()
+		})
+		w.start()
+		for i := range 4 {
+			frames = append(frames, w.gateway.offer(fmt.Sprint("s", i)))
+		}
+		for i := range 4 {
+			w.becomes(fmt.Sprint("s", i), "done")
+		}
+	})
+}
+
+func TestN10TextOfAFrameArrivesExactly(t *testing.T) {
+	for name, text := range map[string]string{
+		"line ends": "a\rb\nc\r\nd", "separators": "a\u2028b\u2029c", "NUL": "a\x00b", "fields": "data: x\nid: 9\nevent: y\n\n:comment",
+		"an event": "\n\nid: 99\ndata: {}\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				got := ""
+				w.backend.run = func(_ context.Context, s provider.Step, _ func(string)) wire.Output {
+					got = s.Inputs.Messages[0].Content.String()
+					return wire.Output{}
+				}
+				w.start()
+				w.gateway.offer("s", func(d *wire.Dispatch) {
+					b, err := json.Marshal(wire.ModelInputs{Messages: []wire.Message{{Role: "user", Content: wire.Text(text)}}})
+					if err != nil {
+						t.Error(err)
+					}
+					d.Inputs = b
+				})
+				w.becomes("s", "done")
+				if got != text {
+					t.Errorf("got %q, want %q", got, text)
+				}
+			})
+		})
+	}
+}
+
+func TestN11FrameWithABadIDIsRefusedAndTheCursorStays(t *testing.T) {
+	for name, id := range map[string]string{
+		"NUL": "id: 1\x00", "empty": "id:", "missing": "x: y", "no number": "id: one", "2^63": "id: 9223372036854775808", "negative": "id: -1",
+		"another's": "id: 7",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.streamOf(func(rw http.ResponseWriter, r *http.Request, flush func()) {
+					time.Sleep(time.Second)
+					w.gateway.mu.Lock()
+					s := w.gateway.steps["s"]
+					w.gateway.mu.Unlock()
+					fmt.Fprintf(rw, "%s\nevent: dispatch\ndata: %s\n\n", id, s.frame)
+					flush()
+					<-r.Context().Done()
+				})
+				w.start()
+				w.gateway.offer("s")
+				w.until("reconnected", func() bool { return w.reconnects() >= 2 })
+				w.gateway.mu.Lock()
+				defer w.gateway.mu.Unlock()
+				for _, last := range w.gateway.lastIDs {
+					if last != "0" {
+						t.Errorf("cursor moved to %s", last)
+					}
+				}
+				if w.backend.ran("s") != 0 {
+					t.Error("it was run")
+				}
+			})
+		})
+	}
+}
+
+func TestN12EndlessEventIsCutOff(t *testing.T) {
+	inWorld(t, func(w *world) {
+		read := 0
+		w.streamOf(func(rw http.ResponseWriter, r *http.Request, _ func()) {
+			if read > 0 {
+				<-r.Context().Done()
+				return
+			}
+			fmt.Fprint(rw, "id: 1\nevent: dispatch\ndata: ")
+			chunk := strings.Repeat("x", 64<<10)
+			for read < 50<<20 && r.Context().Err() == nil {
+				n, err := fmt.Fprint(rw, chunk)
+				if read += n; err != nil {
+					return
+				}
+			}
+		})
+		w.launch()
+		w.until("reconnected", func() bool { return w.reconnects() >= 1 })
+		if read > 3<<20 {
+			t.Errorf("%d bytes of one event were read", read)
+		}
+		if n := w.runner.Status().Reconnects["too large"]; n < 1 {
+			t.Errorf("reconnects %v", w.runner.Status().Reconnects)
+		}
+	})
+}
+
+func portal(rw http.ResponseWriter, _ *http.Request) {
+	rw.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprint(rw, "<html>Welcome to our WiFi! Please sign in.</html>")
+}
+
+func TestN16CaptivePortalIsNotBelieved(t *testing.T) {
+	t.Run("on a result", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.answer(http.MethodPost, "/results", portal)
+			w.start()
+			w.gateway.offer("s")
+			w.becomes("s", "accepted")
+			time.Sleep(time.Hour)
+			if st := w.runner.Status(); st.Outbox.Pending != 1 {
+				t.Errorf("outbox %+v, want the result kept", st.Outbox)
+			}
+			w.answer("", "", nil)
+			w.becomes("s", "done")
+		})
+	})
+	t.Run("JSON that is no verdict", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			answers := []string{`{}`, `{"ok":true}`, `{"verdicts":[]}`, `{"verdicts":[{"runId":"run_1","stepId":"other","seq":1,"verdict":"accepted"}]}`,
+				`{"verdicts":[{"runId":"run_1","stepId":"s","seq":1,"verdict":"stored"}]}`, `[]`, `null`, `"accepted"`, ``}
+			i := 0
+			w.answer(http.MethodPost, "/results", func(rw http.ResponseWriter, _ *http.Request) {
+				rw.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(rw, answers[i%len(answers)])
+				i++
+			})
+			w.start()
+			w.gateway.offer("s")
+			w.becomes("s", "accepted")
+			w.until("every answer was tried", func() bool { return i > len(answers) })
+			if st := w.runner.Status(); st.Outbox.Pending != 1 {
+				t.Errorf("outbox %+v, want the result kept", st.Outbox)
+			}
+		})
+	})
+	t.Run("on everything", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.gateway.hook = func(rw http.ResponseWriter, r *http.Request) bool { portal(rw, r); return true }
+			w.launch()
+			time.Sleep(time.Minute)
+			st := w.runner.Status()
+			if st.Link.State != local.Offline || !strings.Contains(st.Link.Reason, "sign-in page") {
+				t.Errorf("link %+v", st.Link)
+			}
+			w.answer("", "", nil)
+			w.until("online", func() bool { return w.runner.Status().Link.State == local.Online })
+		})
+	})
+	t.Run("on the stream", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.answer(http.MethodGet, "/dispatches", portal)
+			w.launch()
+			time.Sleep(time.Minute)
+			if st := w.runner.Status(); !strings.Contains(st.LastError, "sign-in page") {
+				t.Errorf("status %+v", st)
+			}
+		})
+	})
+}
+
+func TestN17RedirectIsNotFollowed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		hosts := map[string]int{}
+		w.gateway.hook = func(rw http.ResponseWriter, r *http.Request) bool {
+			hosts[r.Host]++
+			if r.Host == "evil.example" {
+				t.Errorf("%s %s went to %s with %q", r.Method, r.URL, r.Host, r.Header.Get("Authorization"))
+			}
+			http.Redirect(rw, r, "http://evil.example/take", http.StatusTemporaryRedirect)
+			return true
+		}
+		w.launch()
+		time.Sleep(time.Minute)
+		st := w.runner.Status()
+		if st.Link.State != local.Offline || !strings.Contains(st.Link.Reason, "evil.example") || !strings.Contains(st.Link.Reason, "not followed") {
+			t.Errorf("link %+v", st.Link)
+		}
+		if len(hosts) != 1 {
+			t.Errorf("hosts %v", hosts)
+		}
+	})
+}
+
+// A proxy holds the stream back until it ends: nothing comes within 20 s of the headers (UD-69).
+func TestUD69BufferedStreamIsReplacedByShortOnes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.gateway.hook = func(rw http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/dispatches") {
+				return false
+			}
+			held := &holder{ResponseWriter: rw, body: &strings.Builder{}}
+			w.gateway.stream(held, r)
+			fmt.Fprint(rw, held.body.String())
+			return true
+		}
+		w.launch()
+		w.until("short streams", func() bool { return w.runner.Status().Link.Mode == "short streams" })
+		if reason := w.runner.Status().Link.ModeReason; !strings.Contains(reason, "holds event streams back") {
+			t.Errorf("reason %q", reason)
+		}
+		begun := time.Now()
+		w.gateway.offer("s")
+		w.becomes("s", "done")
+		if took := time.Since(begun); took > wire.AcceptWithin {
+			t.Errorf("took %v, more than an offer lasts", took)
+		}
+		time.Sleep(5 * time.Minute)
+		if st := w.runner.Status(); st.Link.State != local.Online || w.reconnects() != 0 {
+			t.Errorf("not one calm connection: %+v, %v", st.Link, st.Reconnects)
+		}
+		w.gateway.mu.Lock()
+		defer w.gateway.mu.Unlock()
+		if got := w.gateway.lengths[len(w.gateway.lengths)-1]; got != strconv.FormatInt(wire.BoundedStream.Milliseconds(), 10) {
+			t.Errorf("asked for maxMs=%s", got)
+		}
+	})
+}
+
+// A holder keeps the body back, and lets the headers go.
+type holder struct {
+	http.ResponseWriter
+	body *strings.Builder
+}
+
+func (h *holder) Write(p []byte) (int, error) { return h.body.Write(p) }
+func (h *holder) Unwrap() http.ResponseWriter { return h.ResponseWriter }
