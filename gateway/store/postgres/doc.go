@@ -1,0 +1,2 @@
+// Package postgres is the store in a PostgreSQL database.
+package postgres
