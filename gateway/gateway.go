@@ -93,16 +93,13 @@ const (
 	maxHeader       = 64 << 10
 )
 
-// Run serves on l, and administrators on the socket of dir, until ctx ends. Streams end first, then requests in hand.
-func (g *Gateway) Run(parent context.Context, l net.Listener, dir string) error {
+// Run serves people and runners on l, and administrators on socket (admin.Listen), until ctx ends. Streams end first, then
+// requests in hand.
+func (g *Gateway) Run(parent context.Context, l, socket net.Listener) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
 	if err := admin.RememberURL(ctx, g.cfg.Store, g.cfg.PublicURL); err != nil {
 		return fmt.Errorf("remember the address: %w", err)
-	}
-	socket, err := admin.Listen(ctx, dir, g.cfg.Log)
-	if err != nil {
-		return err
 	}
 	var wg sync.WaitGroup
 	loop := func(name string, run func(context.Context) error) {

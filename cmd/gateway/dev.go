@@ -59,7 +59,7 @@ func (c *devCommand) serve(parent context.Context, out *cli.Out, w *world, s *se
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop(nil)
-	wg.Go(func() { stop(s.gateway.Run(ctx, s.listener, s.dir)) })
+	wg.Go(func() { stop(s.gateway.Run(ctx, s.listener, s.socket)) })
 
 	got, err := c.prepare(ctx, s, docs)
 	if err != nil {

@@ -50,7 +50,7 @@ func (c *serveCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 		}); err != nil {
 			return err
 		}
-		return s.gateway.Run(ctx, s.listener, s.dir)
+		return s.gateway.Run(ctx, s.listener, s.socket)
 	})
 }
 
@@ -58,6 +58,7 @@ func (c *serveCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 type serving struct {
 	gateway  *gateway.Gateway
 	listener net.Listener
+	socket   net.Listener // for administrators
 	dir      string
 	url      string // as people reach it
 	local    string // as this machine does
@@ -90,6 +91,11 @@ func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
 	defer func() { _ = l.Close() }() // closed by the server already, unless it never began
+	socket, err := admin.Listen(ctx, dir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = socket.Close() }() // likewise
 	here := "http://" + reachable(l.Addr())
 	public := cmp.Or(strings.TrimSuffix(c.PublicURL, "/"), here)
 	g, err := gateway.New(ctx, gateway.Config{
@@ -99,7 +105,7 @@ func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (
 	if err != nil {
 		return err
 	}
-	return do(&serving{g, l, dir, public, here, log})
+	return do(&serving{g, l, socket, dir, public, here, log})
 }
 
 func openStore(ctx context.Context, dir string) (*sqlite.Store, *membus.Bus, error) {

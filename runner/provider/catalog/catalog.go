@@ -196,6 +196,9 @@ func (c *Catalog) probe(ctx context.Context, e Entry) provider.Status {
 	go func() { done <- c.backend(e).Probe(ctx) }()
 	select {
 	case s := <-done:
+		if len(e.Models) > 0 {
+			s.Models = e.Models // the owner's choice
+		}
 		return s
 	case <-ctx.Done():
 		return provider.Status{State: provider.Broken, Remedy: "its check does not answer within 10 s"}
