@@ -24,7 +24,7 @@ func testModel(t *testing.T, open Open) {
 	defer func() {
 		t.Logf("worked: %v", worked)
 		for name := range ops {
-			if worked[name] < 2 {
+			if worked[name] < 5 {
 				t.Errorf("%s worked %d times only: what is drawn does not meet", name, worked[name])
 			}
 		}
@@ -37,10 +37,11 @@ func testModel(t *testing.T, open Open) {
 		defer func() { failing = failing || rt.Failed() }() // then rapid looks for a smaller example
 		s, m := open(t, nil), newModel()
 		defer s.Close()
+		write(t, s, func(tx store.Tx) error { return furnish(m, tx) })
 		for i := range 10 {
 			before := m.clone()
 			err := s.Update(t.Context(), func(tx store.Tx) error {
-				for range rapid.IntRange(1, 4).Draw(rt, "writes") {
+				for range rapid.IntRange(3, 9).Draw(rt, "writes") {
 					name := rapid.SampledFrom(opNames).Draw(rt, "op")
 					want, got := ops[name](rt, m, tx)
 					if !errors.Is(got, want) {
@@ -70,6 +71,23 @@ func testModel(t *testing.T, open Open) {
 	})
 }
 
+// furnish gives each subject a run with a step, and two of them a runner.
+func furnish(m *model, tx store.Tx) error {
+	for i, s := range someSubjects {
+		r, st := aRun(s, someRuns[i%2]), aStep(s, someRuns[i%2], someSteps[0], i)
+		if err := all(m.CreateRun(r), tx.CreateRun(r), m.CreateStep(st), tx.CreateStep(st)); err != nil {
+			return err
+		}
+	}
+	for i, id := range someRunners[:2] {
+		r := aRunner(someSubjects[i], id, i)
+		if err := all(m.CreateRunner(r), tx.CreateRunner(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // modelRounds is how many of rapid's checks do something: each opens a store. At night all do.
 const modelRounds = 30
 
@@ -78,7 +96,7 @@ var (
 	someSubjects = []store.Subject{ann, bob, foreign}
 	someRuns     = []store.RunID{"r1", "r2"}
 	someSteps    = []store.StepID{"a:1:1", "b:1:1", "c:1:1"}
-	someRunners  = []store.RunnerID{"k1", "k2"}
+	someRunners  = []store.RunnerID{"k1", "k2", "k3"}
 	someStates   = []store.StepState{store.StepQueued, store.StepOffered, store.StepAccepted, store.StepDone, store.StepFailed}
 	someStatuses = []string{"running", "running", "running", "paused", "completed"}
 )
