@@ -111,20 +111,30 @@ func (a *automaton) step(at int32, b byte) int32 {
 }
 
 // A tracker follows one stream of symbols through an automaton and remembers where in the source its partial match began.
+// While there is none it only keeps the last symbol: its owner steps when two symbols begin a needle.
 type tracker struct {
 	at    int32
 	last  int64   // where the last symbol ended in the source
 	from  []int64 // where the last symbols began, a ring of a power of two
 	count int
+	one   symbol // the last symbol, 0 for none; only while at is 0
 
-	before      int32 // at and count before the last symbol, for undo
+	// What was before the last symbol, for undo.
+	before      int32
 	beforeCount int
+	two         symbol
+}
+
+// pass takes a symbol that, with the one before, begins nothing.
+func (t *tracker) pass(x symbol) {
+	t.two, t.one, t.before, t.last = t.one, x, 0, x.to
 }
 
 // step takes a symbol and gives the state that it leads to.
-func (t *tracker) step(a *automaton, b byte, from, to int64) *state {
-	t.before, t.beforeCount, t.last = t.at, t.count, to
-	t.at = a.step(t.at, b)
+func (t *tracker) step(a *automaton, x symbol) *state {
+	t.before, t.beforeCount, t.last = t.at, t.count, x.to
+	t.at = a.step(t.at, x.b)
+	t.one.b, t.two.b = 0, 0
 	s := &a.states[t.at]
 	if t.at == 0 {
 		return s
@@ -132,7 +142,7 @@ func (t *tracker) step(a *automaton, b byte, from, to int64) *state {
 	if int(s.depth) >= len(t.from) { // one more than the depth, so that undo finds what was there
 		t.grow()
 	}
-	t.from[t.count&(len(t.from)-1)] = from
+	t.from[t.count&(len(t.from)-1)] = x.from
 	t.count++
 	return s
 }
@@ -149,19 +159,28 @@ func (t *tracker) grow() {
 func (t *tracker) start(n int32) int64 { return t.from[(t.count-int(n))&(len(t.from)-1)] }
 
 // undo takes the last symbol back. It does so once: a second one finds nothing to undo.
-func (t *tracker) undo() { t.at, t.count = t.before, t.beforeCount }
+func (t *tracker) undo() {
+	t.at, t.count = t.before, t.beforeCount
+	t.one, t.two.b = t.two, 0
+}
 
 // drop forgets the partial match.
-func (t *tracker) drop() { t.at, t.before = 0, 0 }
+func (t *tracker) drop() { t.at, t.before, t.one.b, t.two.b = 0, 0, 0, 0 }
 
 // hold is where the earliest partial match began that can still become whole, one that undo would bring back included.
-func (t *tracker) hold(a *automaton) int64 {
-	h := int64(never)
+func (t *tracker) hold(a *automaton, first *[256]bool) int64 {
+	h := never
 	if t.at != 0 {
 		h = t.start(a.states[t.at].depth)
 	}
 	if t.before != 0 {
 		h = min(h, t.from[(t.beforeCount-int(a.states[t.before].depth))&(len(t.from)-1)])
+	}
+	if t.one.b != 0 && first[t.one.b] {
+		h = min(h, t.one.from)
+	}
+	if t.two.b != 0 && first[t.two.b] {
+		h = min(h, t.two.from)
 	}
 	return h
 }
@@ -184,7 +203,10 @@ func (t *tracker) clone(other *tracker, a *automaton) {
 
 // same reports whether both will do the same from here on.
 func (t *tracker) same(other *tracker, a *automaton) bool {
-	if t.at != other.at || t.before != other.before || t.hold(a) != other.hold(a) {
+	if t.at != other.at || t.before != other.before || t.one != other.one || t.two != other.two {
+		return false
+	}
+	if t.before != 0 && t.hold(a, &[256]bool{}) != other.hold(a, &[256]bool{}) {
 		return false
 	}
 	return t.at == 0 || t.last == other.last && t.start(a.states[t.at].depth) == other.start(a.states[t.at].depth)

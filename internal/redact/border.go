@@ -13,11 +13,7 @@ func HasTokenShape(text []byte) bool {
 	scan := c.pool.Get().(*scanner)
 	defer c.pool.Put(scan)
 	scan.border = true
-	for _, b := range text {
-		if scan.read(b); scan.token {
-			break
-		}
-	}
+	scan.readAll(text)
 	found := scan.token
 	scan.reset()
 	scan.border, scan.token = false, false

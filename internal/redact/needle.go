@@ -88,7 +88,7 @@ func fold(text string) []byte {
 	var symbols []byte
 	keep := func(n int) {
 		for _, x := range s.out[:n] {
-			if passedOver[x.b] == counted {
+			if kinds[x.b] == counted {
 				symbols = append(symbols, x.b)
 			}
 		}

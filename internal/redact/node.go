@@ -27,23 +27,29 @@ type lane struct {
 // as a copy of the raw lane and ends when both are the same again, and the raw lane feeds the decoders meanwhile.
 type node struct {
 	scan    *scanner
+	set     *compiled
+	pairs   *pairs // of set, and how groups take bytes on the level below
+	digits  *[256]byte
 	level   int
-	busy    bool // something is under way here or below
 	raw     lane
 	free    *lane // kept for its memory while unescaped is false
 	escapes *cascade
 	emit    func(symbol) // into free
 
 	unescaped bool
-	base64    base64Run
-	hex       hexRun
+	base64    run
+	hex       run
 }
 
 func newNode(s *scanner, level int) *node {
-	n := &node{scan: s, level: level}
+	n := &node{scan: s, set: s.set, level: level}
+	n.pairs = &s.set.pairs
+	if level < levels {
+		n.digits = &s.set.gates[level+1]
+	}
 	n.raw.strip.open = level > 0
 	if level == 0 {
-		n.raw.shapes = &shapes{scan: s}
+		n.raw.shapes = &shapes{scan: s, table: s.set.shapes}
 	}
 	n.emit = func(x symbol) { n.read(n.free, x, true) }
 	return n
@@ -52,15 +58,19 @@ func newNode(s *scanner, level int) *node {
 // feed takes the next symbol of the text.
 func (n *node) feed(x symbol) {
 	if !n.unescaped {
-		if !opens(x.b) {
+		if !opens[x.b] {
 			n.read(&n.raw, x, true)
 			return
 		}
 		n.divide()
 	}
 	n.read(&n.raw, x, false)
-	n.escapes.feed(0, x, n.emit)
-	if n.escapes.idle() && n.raw.same(n.free, n.scan.set.auto) {
+	if opens[x.b] || !n.escapes.idle() {
+		n.escapes.feed(0, x, n.emit)
+	} else {
+		n.read(n.free, x, true)
+	}
+	if n.escapes.idle() && n.raw.same(n.free, n.set.auto) {
 		n.unescaped = false
 	}
 }
@@ -70,14 +80,14 @@ func (n *node) divide() {
 	if n.free == nil {
 		n.free, n.escapes = &lane{}, &cascade{}
 		if n.raw.shapes != nil {
-			n.free.shapes = &shapes{scan: n.scan, decoded: true}
+			n.free.shapes = &shapes{scan: n.scan, table: n.set.shapes, decoded: true}
 		}
 	}
 	n.unescaped = true
 	n.free.strip = n.raw.strip
 	n.free.strip.open = true
-	if n.scan.set.auto != nil {
-		n.free.match.clone(&n.raw.match, n.scan.set.auto)
+	if n.set.auto != nil {
+		n.free.match.clone(&n.raw.match, n.set.auto)
 	}
 	if n.free.shapes != nil {
 		n.free.shapes.clone(n.raw.shapes)
@@ -86,100 +96,99 @@ func (n *node) divide() {
 
 // read takes a symbol into a lane; the one that leads feeds the decoders.
 func (n *node) read(l *lane, x symbol, leads bool) {
+	if l.strip.mode == ground && l.strip.pending == 0 && x.b >= ' ' && x.b < 0x7f {
+		n.take(l, x, leads)
+		return
+	}
 	kept := l.strip.next(x)
 	if kept == 0 {
 		n.passOver(l, x)
-		return
 	}
-	n.readKept(l, kept, leads)
+	n.takeKept(l, kept, leads)
 }
 
-func (n *node) readKept(l *lane, kept int, leads bool) {
+func (n *node) takeKept(l *lane, kept int, leads bool) {
 	for i := range kept {
-		y := l.strip.out[i]
-		if l.shapes != nil {
-			l.shapes.feed(y)
+		n.take(l, l.strip.out[i], leads)
+	}
+}
+
+// take takes a symbol that is seen.
+func (n *node) take(l *lane, y symbol, leads bool) {
+	if sh := l.shapes; sh != nil {
+		sh.recent = sh.recent<<8 | uint64(y.b)
+		if sh.busy || sh.table.pairs.has(byte(sh.recent>>8), y.b) {
+			sh.take(y)
 		}
-		if n.scan.set.auto == nil {
-			continue
-		}
-		switch passedOver[y.b] {
-		case counted:
+		sh.from, sh.to = y.from, y.to
+	}
+	if n.set.auto == nil {
+		return
+	}
+	switch kinds[y.b] {
+	case counted:
+		if l.match.at != 0 || n.set.needlePairs.has(l.match.one.b, y.b) {
 			n.match(l, y)
-		case backspace:
-			if n.level == 0 {
-				l.match.undo()
-			}
-		default:
-			n.passOver(l, y)
+		} else {
+			l.match.pass(y)
 		}
-		if leads && n.level < levels {
-			n.base64.feed(n, y)
-			n.hex.feed(n, y)
+	case backspace:
+		if n.level == 0 {
+			l.match.undo()
+		}
+	default:
+		n.passOver(l, y)
+	}
+	if leads && n.level < levels {
+		n.base64.feedBase64(n, y)
+		if n.hex.n > 0 || hexClasses[y.b] < skipped {
+			n.hex.feedHex(n, y)
 		}
 	}
 }
 
 // passOver ends a partial match that too much has come in between of.
 func (n *node) passOver(l *lane, x symbol) {
-	if (l.match.at != 0 || l.match.before != 0) && x.to-l.match.last > maxGap {
-		l.match.drop()
+	if t := &l.match; (t.at != 0 || t.before != 0 || t.one.b != 0) && x.to-t.last > maxGap {
+		t.drop()
+	}
+	if sh := l.shapes; sh != nil && sh.recent != 0 && x.to-sh.to > maxGap {
+		sh.reset()
 	}
 }
 
 // match takes a symbol that counts to the needles.
 func (n *node) match(l *lane, y symbol) {
-	t, auto := &l.match, n.scan.set.auto
-	if t.at != 0 && (y.from-t.last > maxGap || y.to-t.start(auto.states[t.at].depth) > n.scan.set.maxSpan) {
+	t, auto := &l.match, n.set.auto
+	switch {
+	case y.from-t.last > maxGap, t.at != 0 && y.to-t.start(auto.states[t.at].depth) > n.set.maxSpan:
 		t.drop()
+		t.pass(y)
+		return
+	case t.at == 0:
+		t.step(auto, t.one)
 	}
-	s := t.step(auto, y.b, y.from, y.to)
+	s := t.step(auto, y)
 	if n.level > 0 {
 		t.before = 0 // backspaces count in the source only
 	}
 	if s.found >= 0 {
-		needle := &n.scan.set.needles[s.found]
+		needle := &n.set.needles[s.found]
 		n.scan.hit(t.start(int32(needle.length)), y.to, needle.ref)
 	}
 }
 
-// pass gives a decoded symbol to a node one level down, which is made when it is first needed: a symbol with which nothing
-// can begin is not worth a node, nor the work of one where nothing is under way.
-func (n *node) pass(child **node, x symbol) {
-	c := *child
-	if c == nil || !c.busy {
-		if !n.scan.set.begins[n.level+1][x.b] {
-			return
-		}
-		if c == nil {
-			c = newNode(n.scan, n.level+1)
-			*child = c
-		}
-	}
-	c.feed(x)
-	c.busy = !c.idle()
-}
-
 func (n *node) idle() bool {
-	return !n.unescaped && n.raw.match.at == 0 && n.raw.strip.idle() && n.base64.n == 0 && n.hex.n == 0
-}
-
-// end says that the text ends here. The node is as new after it.
-func (n *node) end() {
-	if n == nil || !n.busy {
-		return
-	}
-	n.flush()
-	n.reset()
+	return !n.unescaped && n.raw.match.at == 0 && !n.set.first[n.raw.match.one.b] && n.raw.strip.idle() && n.base64.n == 0 && n.hex.n == 0
 }
 
 // flush reads what is held, for nothing more comes.
 func (n *node) flush() {
 	if n.unescaped {
 		n.escapes.flush(n.emit)
-		n.readKept(n.free, n.free.strip.flush(), true)
+		n.takeKept(n.free, n.free.strip.flush(), true)
 	}
-	n.readKept(&n.raw, n.raw.strip.flush(), !n.unescaped)
+	n.takeKept(&n.raw, n.raw.strip.flush(), !n.unescaped)
 	n.base64.end()
 	n.hex.end()
 }
@@ -190,27 +199,21 @@ func (n *node) reset() {
 		n.unescaped = false
 		*n.escapes = cascade{}
 	}
-	n.base64.n, n.hex.n = 0, 0
-	n.busy = false
+	n.base64.end()
+	n.hex.end()
 }
 
 // hold is where the earliest thing began that may still become a hit.
 func (n *node) hold() int64 {
-	if n == nil || !n.busy {
-		return never
-	}
-	h := min(n.raw.hold(n.scan.set.auto), n.base64.hold(), n.hex.hold())
+	h := min(n.raw.hold(n.set.auto, &n.set.first), n.base64.hold(n), n.hex.hold(n))
 	if n.unescaped {
-		h = min(h, n.free.hold(n.scan.set.auto), n.escapes.hold())
+		h = min(h, n.free.hold(n.set.auto, &n.set.first), n.escapes.hold())
 	}
 	return h
 }
 
 // partial calls hit for each match that has begun and that the end of the source cuts off.
 func (n *node) partial(hit func(start int64, ref string)) {
-	if n == nil || !n.busy {
-		return
-	}
 	lanes := []*lane{&n.raw}
 	if n.unescaped {
 		lanes = append(lanes, n.free)
@@ -219,21 +222,23 @@ func (n *node) partial(hit func(start int64, ref string)) {
 		if l.shapes != nil {
 			l.shapes.partial(func(start int64) { hit(start, patternRef) })
 		}
-		if auto := n.scan.set.auto; auto != nil {
+		if auto := n.set.auto; auto != nil {
 			if s := auto.states[l.match.at]; s.depth >= minPartial {
-				hit(l.match.start(s.depth), n.scan.set.needles[s.some].ref)
+				hit(l.match.start(s.depth), n.set.needles[s.some].ref)
 			}
 		}
 	}
-	for _, c := range append(n.base64.shifts[:], n.hex.shifts[:]...) {
-		c.partial(hit)
+	for _, g := range append(n.base64.group[:], n.hex.group[:]...) {
+		if g.busy {
+			g.node.partial(hit)
+		}
 	}
 }
 
-func (l *lane) hold(auto *automaton) int64 {
+func (l *lane) hold(auto *automaton, first *[256]bool) int64 {
 	h := l.strip.hold()
 	if auto != nil {
-		h = min(h, l.match.hold(auto))
+		h = min(h, l.match.hold(auto, first))
 	}
 	if l.shapes != nil {
 		h = min(h, l.shapes.hold())
@@ -242,6 +247,9 @@ func (l *lane) hold(auto *automaton) int64 {
 }
 
 func (l *lane) same(other *lane, auto *automaton) bool {
+	if l.shapes != nil && l.shapes.recent != other.shapes.recent {
+		return false // most often
+	}
 	return l.strip.same(&other.strip) && (auto == nil || l.match.same(&other.match, auto)) &&
 		(l.shapes == nil || l.shapes.same(other.shapes))
 }
@@ -261,7 +269,7 @@ const (
 	backspace
 )
 
-var passedOver = func() (t [256]byte) {
+var kinds = func() (t [256]byte) {
 	for _, b := range []byte("\t\n\v\f\r +") {
 		t[b] = ignored
 	}

@@ -52,18 +52,13 @@ func newScanner(set *compiled) *scanner {
 // begin makes the readers anew.
 func (s *scanner) begin() {
 	s.root = newNode(s, 0)
-	s.root.busy = true
 	s.side, s.away = nil, false
 }
 
 // reset makes the scanner ready for another source.
 func (s *scanner) reset() {
-	s.root.end()
-	s.root.busy = true
-	if s.away {
-		s.side.end()
-		s.away = false
-	}
+	s.root.reset()
+	s.leave()
 	s.pos, s.base, s.out = 0, 0, 0
 	s.held, s.span = s.held[:0], s.span[:0]
 }
@@ -76,9 +71,7 @@ func (s *scanner) push(dst, p []byte) []byte {
 	for len(p) > 0 {
 		n := min(len(p), piece)
 		s.held = append(s.held, p[:n]...)
-		for _, b := range p[:n] {
-			s.read(b)
-		}
+		s.readAll(p[:n])
 		p = p[n:]
 		limit := s.hold()
 		if limit > s.out {
@@ -89,6 +82,21 @@ func (s *scanner) push(dst, p []byte) []byte {
 	return dst
 }
 
+// readAll reads a piece, most of it on a short way: where nothing special is under way, what is neither special itself nor
+// begins an escape needs no more than to be taken.
+func (s *scanner) readAll(p []byte) {
+	root := s.root
+	for i, b := range p {
+		if root.unescaped || s.away || b < ' ' || b >= 0x7f || !root.raw.strip.idle() ||
+			opens[b] && (i+1 == len(p) || opensWith(b, p[i+1])) {
+			s.read(b)
+			continue
+		}
+		root.take(&root.raw, symbol{b, s.pos, s.pos + 1}, true)
+		s.pos++
+	}
+}
+
 func (s *scanner) read(b byte) {
 	x := symbol{b, s.pos, s.pos + 1}
 	s.pos++
@@ -97,8 +105,8 @@ func (s *scanner) read(b byte) {
 		s.side.feed(x)
 		if s.root.raw.strip.mode == ground && !s.side.unescaped && s.side.base64.quiet() && s.side.hex.quiet() &&
 			s.root.raw.same(&s.side.raw, s.set.auto) {
-			s.side.end()
-			s.away = false
+			s.side.flush()
+			s.leave()
 		}
 		return
 	}
@@ -107,7 +115,15 @@ func (s *scanner) read(b byte) {
 			s.side = newNode(s, 0)
 			s.side.raw.strip.plain = true
 		}
-		s.away, s.side.busy = true, true
+		s.away = true
+	}
+}
+
+// leave ends the reading of the side node.
+func (s *scanner) leave() {
+	if s.away {
+		s.side.reset()
+		s.away = false
 	}
 }
 
@@ -200,8 +216,10 @@ const minPartial = 8
 
 // cut reads to the end of a source that was cut off: what looks like the start of a value is masked.
 func (s *scanner) cut(dst []byte) []byte {
-	for _, n := range []*node{s.root, s.side} {
-		n.partial(func(start int64, ref string) { s.hit(start, s.pos, ref) })
+	hit := func(start int64, ref string) { s.hit(start, s.pos, ref) }
+	s.root.partial(hit)
+	if s.away {
+		s.side.partial(hit)
 	}
 	return s.finish(dst)
 }
@@ -218,9 +236,7 @@ func (s *scanner) change(set *compiled) {
 	s.begin()
 	s.held = append(s.held[:0], s.held[s.out-s.base:]...)
 	s.base, s.pos = s.out, s.out
-	for _, b := range s.held {
-		s.read(b)
-	}
+	s.readAll(s.held)
 }
 
 // wholeRunes gives the length of the longest start of p that does not end inside a character.

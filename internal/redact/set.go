@@ -35,9 +35,14 @@ type compiled struct {
 	needles []needle
 	auto    *automaton // nil without needles
 	shapes  *shapeTable
-	begins  [levels + 1][256]bool // what a match can begin with, by level
-	maxSpan int64                 // the widest match in the source
-	pool    sync.Pool             // of *scanner
+	first   [256]bool // what a needle can begin with
+	starts  [256]bool // what a needle or an escape can begin with
+	pairs   pairs     // the same, two bytes of it
+
+	needlePairs pairs                 // two bytes that a needle can begin with
+	gates       [levels + 1][256]byte // how gates take a byte, by level
+	maxSpan     int64                 // the widest match in the source
+	pool        sync.Pool             // of *scanner
 }
 
 // Add makes the set mask a secret as [REDACTED:ref]. A reference may have several secrets, an old and a new one: each stays
@@ -106,7 +111,7 @@ func (s *Set) compiled() *compiled {
 }
 
 func compile(entries []entry) *compiled {
-	c := &compiled{shapes: newShapeTable()}
+	c := &compiled{shapes: shapeTableOnce()}
 	c.pool.New = func() any { return newScanner(c) }
 	var symbols [][]byte
 	longest := 0
@@ -122,9 +127,30 @@ func compile(entries []entry) *compiled {
 		return c
 	}
 	c.auto = newAutomaton(symbols)
-	for level := range c.begins {
-		for b := range 256 {
-			c.begins[level][b] = c.auto.step(0, byte(b)) != 0 || opens(byte(b)) || level < levels && base64Classes[b] < skipped
+	for _, n := range symbols {
+		c.first[n[0]] = true
+		c.needlePairs.add(n[0], n[1])
+		c.pairs.add(n[0], n[1])
+		c.pairs.add(n[0], '+') // which is passed over
+		for _, b := range []byte{0xc2, 0xcd, 0xd8, 0xe1, 0xe2, 0xe3, 0xef, 0xf3} {
+			c.pairs.add(n[0], b) // of characters that are not seen
+		}
+	}
+	c.starts = c.first
+	for b := range 256 {
+		c.starts[b] = c.starts[b] || opens[b]
+		for next := range 256 {
+			if opens[b] && opensWith(byte(b), byte(next)) {
+				c.pairs.add(byte(b), byte(next))
+			}
+		}
+		for level := range c.gates {
+			switch {
+			case kinds[b] == ignored && b != '+', b < ' ', b == 0x7f:
+				c.gates[level][b] = transparent
+			case level < levels && (base64Classes[b] < skipped || hexClasses[b] != ends):
+				c.gates[level][b] = digit
+			}
 		}
 	}
 	return c

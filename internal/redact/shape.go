@@ -1,5 +1,7 @@
 package redact
 
+import "sync"
+
 // A shape is what a kind of token looks like: where it begins, and parts that follow each other. It is known for a token as
 // soon as the last part has its least length; the rest of that part then belongs to it, however long it is.
 type shape struct {
@@ -49,7 +51,7 @@ func knownShapes() []shape {
 	dotted := newClass("-.0-9A-Z_a-z")
 	run := func(c *class, min int) []part { return []part{{c, min, unbounded}} }
 	list := []shape{
-		{name: "runner bearer", prefix: "rnr_", parts: run(alnum, 36)}, // ours: 30 and a checksum of 6
+		{name: "runner bearer of the cases", prefix: "rnr_", parts: run(alnum, 36)}, // longer than a runner's id
 		{name: "Anthropic key", prefix: "sk-ant-", parts: run(word, 20)},
 		{name: "OpenAI project key", prefix: "sk-proj-", parts: run(word, 20)},
 		{name: "OpenAI service key", prefix: "sk-svcacct-", parts: run(word, 20)},
@@ -91,6 +93,12 @@ func knownShapes() []shape {
 			{newClass("!$&'()*+,;=.0-9A-Z_a-z~%:#?^|-"), 1, 256}, {newClass("@"), 1, 1},
 		}},
 	}
+	for _, kind := range "lsbkd" { // ours: sign-in, session, page, key, device
+		list = append(list, shape{name: "gateway token", prefix: "ow" + string(kind) + "_", word: true, parts: run(alnum, 40)})
+	}
+	for _, kind := range "rf" { // ours: runner's bearer and refresh token
+		list = append(list, shape{name: "runner token", prefix: "ow" + string(kind) + "_", word: true, parts: run(word, 50)})
+	}
 	for _, kind := range "pousr" {
 		list = append(list, shape{name: "GitHub token", prefix: "gh" + string(kind) + "_", parts: run(alnum, 36)})
 	}
@@ -110,9 +118,14 @@ func knownShapes() []shape {
 
 // A shapeTable is the shapes with an automaton for their prefixes.
 type shapeTable struct {
-	list []shape
-	auto *automaton
+	list  []shape
+	auto  *automaton
+	first [256]bool // what a prefix can begin with
+	pairs pairs     // the first two bytes of each
 }
+
+// shapeTableOnce gives the one table there is.
+var shapeTableOnce = sync.OnceValue(newShapeTable)
 
 func newShapeTable() *shapeTable {
 	t := &shapeTable{list: knownShapes()}
@@ -121,5 +134,9 @@ func newShapeTable() *shapeTable {
 		prefixes[i] = []byte(s.prefix)
 	}
 	t.auto = newAutomaton(prefixes)
+	for _, p := range prefixes {
+		t.first[p[0]] = true
+		t.pairs.add(p[0], p[1])
+	}
 	return t
 }

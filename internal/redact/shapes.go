@@ -37,9 +37,13 @@ const maxCandidates = 8
 // shapes looks for tokens in the symbols of a lane.
 type shapes struct {
 	scan    *scanner
+	table   *shapeTable
 	decoded bool // the lane is the one without escapes
 	prefix  tracker
 	recent  uint64 // the last eight symbols
+	from    int64  // of the last one
+	to      int64
+	busy    bool // more than the last symbol counts
 	open    []candidate
 
 	token  *shape // a token that goes on, nil for none
@@ -48,25 +52,27 @@ type shapes struct {
 	groups int
 }
 
-// feed takes the next symbol.
-func (s *shapes) feed(x symbol) {
-	s.recent = s.recent<<8 | uint64(x.b)
-	if s.token != nil && s.proceed(x) {
+// take takes the next symbol. Its owner notes the symbol in recent, and calls take when more than that is needed.
+func (s *shapes) take(x symbol) {
+	auto := s.table.auto
+	if s.token != nil && s.proceed(x) || len(s.open) > 0 && s.follow(x) {
+		s.busy = s.token != nil
 		return
 	}
-	if len(s.open) > 0 && s.follow(x) {
-		return
+	if s.prefix.at == 0 && uint8(s.recent>>8) != 0 { // the first byte of a pair was let pass
+		s.prefix.step(auto, symbol{byte(s.recent >> 8), s.from, s.to})
 	}
-	table := s.scan.set.shapes
-	if s.prefix.at == 0 && table.auto.step(0, x.b) == 0 {
-		return
-	}
-	state := s.prefix.step(table.auto, x.b, x.from, x.to)
+	s.look(s.prefix.step(auto, x))
+	s.busy = s.token != nil || len(s.open) > 0 || s.prefix.at != 0
+}
+
+// look opens a candidate where a prefix ends.
+func (s *shapes) look(state *state) {
 	s.prefix.before = 0
 	if state.found < 0 {
 		return
 	}
-	if found := &table.list[state.found]; s.admits(found) {
+	if found := &s.table.list[state.found]; s.admits(found) {
 		c := candidate{shape: found, start: never}
 		if found.secret == 0 {
 			c.start = s.prefix.start(int32(len(found.prefix)))
@@ -144,10 +150,16 @@ func (s *shapes) proceed(x symbol) bool {
 	return true
 }
 
-// hold is where the earliest thing began that may still become a token. A token that goes on holds nothing back: it is
-// known, and masked as it comes.
+// hold is where the earliest thing began that may still become a token. A token that goes on holds nothing of itself back: it
+// is known, and masked as it comes.
 func (s *shapes) hold() int64 {
-	h := s.prefix.hold(s.scan.set.shapes.auto)
+	h := s.prefix.hold(s.table.auto, &s.table.first)
+	switch {
+	case s.token != nil:
+		h = min(h, s.to) // what is not seen may be inside
+	case s.table.first[byte(s.recent)]:
+		h = min(h, s.from)
+	}
 	for _, c := range s.open {
 		h = min(h, c.start)
 	}
@@ -164,16 +176,17 @@ func (s *shapes) partial(hit func(start int64)) {
 }
 
 func (s *shapes) clone(other *shapes) {
-	auto := s.scan.set.shapes.auto
+	auto := s.table.auto
 	s.prefix.clone(&other.prefix, auto)
-	s.recent, s.token, s.start, s.dashes, s.groups = other.recent, other.token, other.start, other.dashes, other.groups
+	s.recent, s.from, s.to, s.busy = other.recent, other.from, other.to, other.busy
+	s.token, s.start, s.dashes, s.groups = other.token, other.start, other.dashes, other.groups
 	s.open = append(s.open[:0], other.everywhere()...)
 }
 
 // same reports whether both will do the same from here on, but for the shapes that only a raw lane looks for.
 func (s *shapes) same(decoded *shapes) bool {
 	if s.recent != decoded.recent || s.token != decoded.token || s.groups != decoded.groups || s.dashes != decoded.dashes ||
-		s.token != nil && s.start != decoded.start || !s.prefix.same(&decoded.prefix, s.scan.set.shapes.auto) {
+		s.token != nil && s.start != decoded.start || !s.prefix.same(&decoded.prefix, s.table.auto) {
 		return false
 	}
 	return slices.Equal(s.everywhere(), decoded.everywhere())
@@ -189,5 +202,5 @@ func (s *shapes) everywhere() []candidate {
 
 func (s *shapes) reset() {
 	s.prefix.drop()
-	s.recent, s.open, s.token = 0, s.open[:0], nil
+	s.recent, s.busy, s.open, s.token = 0, false, s.open[:0], nil
 }

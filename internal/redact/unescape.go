@@ -12,11 +12,23 @@ const levels = 3
 // maxEscape is the longest escape sequence in bytes: a pair of \u, 12, and some room for entities.
 const maxEscape = 16
 
-// opens reports whether b can begin an escape sequence.
-func opens(b byte) bool {
+// opens has the bytes that can begin an escape sequence.
+var opens = [256]bool{'\\': true, '%': true, '&': true, '\'': true, '"': true}
+
+// opensWith reports whether b and next can begin an escape sequence.
+func opensWith(b, next byte) bool {
 	switch b {
-	case '\\', '%', '&', '\'', '"':
-		return true
+	case '"':
+		return next == '"'
+	case '\'':
+		return next == '\'' || next == '\\' || next == '"'
+	case '%':
+		return hexDigits[next] < 16 || next == 'u'
+	case '&':
+		return letterOrDigit(next) || next == '#'
+	case '\\':
+		return !letterOrDigit(next) && next < 0x7f && (next >= ' ' || next == '\n') ||
+			next >= '0' && next <= '7' || strings.IndexByte("nrtbfvaexuU", next) >= 0
 	}
 	return false
 }
@@ -322,7 +334,7 @@ func (c *cascade) feed(i int, x symbol, emit func(symbol)) {
 		return
 	}
 	l := &c[i]
-	if l.n == 0 && !opens(x.b) {
+	if l.n == 0 && !opens[x.b] {
 		c.feed(i+1, x, emit)
 		return
 	}
@@ -351,7 +363,7 @@ func (c *cascade) settle(i int, last bool, emit func(symbol)) {
 		for _, b := range d.out[:d.n] {
 			c.feed(i+1, symbol{b, first.from, end}, emit)
 		}
-		for l.n > 0 && !opens(l.buf[0].b) {
+		for l.n > 0 && !opens[l.buf[0].b] {
 			x := l.buf[0]
 			l.n = copy(l.buf[:], l.buf[1:l.n])
 			c.feed(i+1, x, emit)
