@@ -60,4 +60,7 @@ require (
 	rsc.io/qr v0.2.0
 )
 
-require github.com/alecthomas/kong v1.17.0 // indirect
+require (
+	github.com/alecthomas/kong v1.17.0 // indirect
+	golang.org/x/tools v0.52.0 // indirect
+)
