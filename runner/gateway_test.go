@@ -26,7 +26,8 @@ type gateway struct {
 
 	mu       sync.Mutex
 	hook     func(w http.ResponseWriter, r *http.Request) (handled bool)
-	plain    bool // has the protocol's own routes only
+	plain    bool          // has the protocol's own routes only
+	permit   time.Duration // the remaining time of every permit
 	epoch, n int64
 	cursor   int64
 	journal  string
@@ -48,18 +49,17 @@ type gateway struct {
 
 // A gstep is a step as the gateway sees it.
 type gstep struct {
-	frame     []byte
-	ref       wire.StepRef
-	state     string // offered, accepted, cancelled, done, lost, refused, withdrawn
-	remaining time.Duration
-	result    json.RawMessage
-	refusal   wire.Refusal
-	text      string // progress so far
-	pieces    int64
+	frame   []byte
+	ref     wire.StepRef
+	state   string // offered, accepted, cancelled, done, lost, refused, withdrawn
+	result  json.RawMessage
+	refusal wire.Refusal
+	text    string // progress so far
+	pieces  int64
 }
 
 func newGateway(t testing.TB) *gateway {
-	return &gateway{t: t, bearer: "bearer-0-of-the-runner", steps: map[string]*gstep{}, wake: make(chan struct{})}
+	return &gateway{t: t, permit: wire.StepTimeout, bearer: "bearer-0-of-the-runner", steps: map[string]*gstep{}, wake: make(chan struct{})}
 }
 
 // ring wakes every stream. The mutex is held.
@@ -88,7 +88,7 @@ func (g *gateway) offer(step string, change ...func(d *wire.Dispatch)) *gstep {
 
 // put hands out bytes as a frame. The mutex is held.
 func (g *gateway) put(ref wire.StepRef, frame []byte) *gstep {
-	s := &gstep{frame: frame, ref: ref, state: "offered", remaining: wire.StepTimeout}
+	s := &gstep{frame: frame, ref: ref, state: "offered"}
 	g.steps[ref.StepID] = s
 	g.ring()
 	return s
@@ -110,6 +110,18 @@ func (g *gateway) view(step string) gstep {
 		return *s
 	}
 	return gstep{}
+}
+
+// get reads the books.
+func get[T any](g *gateway, f func() T) T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return f()
+}
+
+// lastID is the cursor of the latest stream.
+func (g *gateway) lastID() string {
+	return get(g, func() string { return g.lastIDs[len(g.lastIDs)-1] })
 }
 
 // cancel ends a step at once; the runner learns by stop.
@@ -302,7 +314,7 @@ func wakeOf(ctx context.Context, closed <-chan struct{}) <-chan struct{} {
 }
 
 func (g *gateway) report(w http.ResponseWriter, r *http.Request) {
-	if g.plain {
+	if get(g, func() bool { return g.plain }) {
 		refuseWith(w, http.StatusNotFound, "not_found")
 		return
 	}
@@ -343,7 +355,7 @@ func (g *gateway) report(w http.ResponseWriter, r *http.Request) {
 	seen := map[wire.StepRef]bool{}
 	for _, ref := range ask {
 		if s := g.own(ref); s != nil && s.state == "accepted" && !seen[ref] {
-			out.Permits = append(out.Permits, wire.Permit{StepRef: ref, RemainingMs: s.remaining.Milliseconds()})
+			out.Permits = append(out.Permits, wire.Permit{StepRef: ref, RemainingMs: g.permit.Milliseconds()})
 		}
 		seen[ref] = true
 	}

@@ -26,6 +26,9 @@ func (r *Runner) start(steps context.Context, t *task, remaining time.Duration) 
 	fault.Point("R04")
 	ctx, cancel := context.WithCancelCause(steps)
 	t.cancel = cancel
+	if remaining <= 0 {
+		cancel(provider.ErrTimeout)
+	}
 	deadline := r.cfg.Clock.Now() + remaining
 	r.work.Go(func() { at(ctx, r.cfg.Clock, deadline, func() { cancel(provider.ErrTimeout) }) })
 	r.work.Go(func() {

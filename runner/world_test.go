@@ -232,3 +232,5 @@ func blockUntil(release <-chan struct{}) func(context.Context, provider.Step, fu
 		}
 	}
 }
+
+func (w *world) runnerLog() *slog.Logger { return slog.New(slog.NewTextHandler(w.Output(), nil)) }
