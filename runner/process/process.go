@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	"runnerd/internal/fault"
 	"runnerd/internal/wire"
 )
 
@@ -84,6 +85,7 @@ func Run(parent context.Context, spec Spec) (End, error) {
 	if err != nil {
 		return End{Code: -1}, fmt.Errorf("%w: %w", ErrSpawn, err)
 	}
+	fault.Point("R07")
 	ended := make(chan struct{})
 	go func() { group.awaitExit(); close(ended) }()
 	cause := await(ctx, group, ended)

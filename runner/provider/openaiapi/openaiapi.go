@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"runnerd/internal/fault"
 	"runnerd/internal/redact"
 	"runnerd/internal/sse"
 	"runnerd/internal/wire"
@@ -60,6 +61,7 @@ func (b Backend) Run(ctx context.Context, step provider.Step, progress func(stri
 	cold := time.AfterFunc(either(b.Cold, Cold), func() { stop(errCold) })
 	defer cold.Stop()
 	res, e := b.do(ctx, http.MethodPost, "/chat/completions", body, &out)
+	fault.Point("R07")
 	if e != nil {
 		out.Error = e
 		return out
