@@ -92,7 +92,11 @@ func TestRulesFindWhatTheyForbid(t *testing.T) {
 		"local of the same name": {oneFile, "a/a.go", `package p; var n = 1; func f() { n := 2; n++; _ = n }`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := tt.rule(parse(t, tt.path, tt.text))
+			file, err := parse(tt.path, tt.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := tt.rule(file)
 			switch {
 			case tt.want == "" && len(found) > 0:
 				t.Errorf("found %v", found)

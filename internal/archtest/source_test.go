@@ -101,14 +101,10 @@ func (s source) find(visit func(ast.Node) []finding) (found []finding) {
 	return found
 }
 
-func parse(t testing.TB, name string, text any) source {
-	t.Helper()
+func parse(name string, text any) (source, error) {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, name, text, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return source{path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), File: f, FileSet: set}
+	return source{path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), File: f, FileSet: set}, err
 }
 
 // root is the folder of go.mod.
@@ -126,12 +122,13 @@ func moduleRoot(t testing.TB) string {
 	return dir
 }
 
-// sources reads every Go file of the module.
-func sources(t testing.TB) []source {
-	t.Helper()
-	top := moduleRoot(t)
-	var all []source
-	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+// all reads every Go file of the module, once.
+var all = sync.OnceValues(func() (files []source, err error) {
+	top, err := root()
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -148,22 +145,30 @@ func sources(t testing.TB) []source {
 			}
 			return nil
 		}
-		if strings.HasSuffix(p, ".go") {
-			text, err := os.ReadFile(p)
-			if err != nil {
-				return err
-			}
-			all = append(all, parse(t, filepath.ToSlash(rel), text))
+		if !strings.HasSuffix(p, ".go") {
+			return nil
 		}
-		return nil
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		s, err := parse(filepath.ToSlash(rel), text)
+		files = append(files, s)
+		return err
 	})
+	return files, err
+})
+
+func sources(t testing.TB) []source {
+	t.Helper()
+	files, err := all()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) == 0 {
+	if len(files) == 0 {
 		t.Fatal("no Go file was found")
 	}
-	return all
+	return files
 }
 
 // apply runs rules over every file.
