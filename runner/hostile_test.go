@@ -283,7 +283,7 @@ func TestProviderThatWentAwayIsNotUsed(t *testing.T) {
 			return []step.Provider{p}
 		}
 		w.backend.mu.Unlock()
-		if err := w.runner.Reload(t.Context()); err != nil {
+		if err := w.runner.Reload(w.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.until("the gateway knows", func() bool {
@@ -305,7 +305,7 @@ func TestNewProviderWidensTheRecord(t *testing.T) {
 			return []step.Provider{w.backend.ready("fake"), w.backend.ready("new")}
 		}
 		w.backend.mu.Unlock()
-		if err := w.runner.Reload(t.Context()); err != nil {
+		if err := w.runner.Reload(w.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.until("registered", func() bool {

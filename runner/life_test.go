@@ -211,7 +211,7 @@ func TestS12SecondProcessRefusesToStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := second.Run(t.Context()); !errors.Is(err, journal.ErrInUse) {
+		if err := second.Run(w.Context()); !errors.Is(err, journal.ErrInUse) {
 			t.Errorf("second Run = %v, want ErrInUse", err)
 		}
 	})
@@ -571,7 +571,7 @@ func TestPauseAndDrainTakeNothingNewAndResumeDoes(t *testing.T) {
 		for state, command := range map[string]func(context.Context) error{
 			wire.StatePaused: w.runner.Pause, wire.StateDraining: w.runner.Drain,
 		} {
-			if err := command(t.Context()); err != nil {
+			if err := command(w.Context()); err != nil {
 				t.Fatal(err)
 			}
 			w.until("reported", func() bool { return w.lastReport().State == state })
@@ -583,7 +583,7 @@ func TestPauseAndDrainTakeNothingNewAndResumeDoes(t *testing.T) {
 			if s := w.becomes(state, "refused"); s.refusal.Code != wire.CodeBusy {
 				t.Errorf("%s: refused with %s", state, s.refusal.Code)
 			}
-			if err := w.runner.Resume(t.Context()); err != nil {
+			if err := w.runner.Resume(w.Context()); err != nil {
 				t.Fatal(err)
 			}
 			w.until("ready", func() bool { return w.lastReport().State == wire.StateReady && w.lastReport().Capacity.Free > 0 })
@@ -596,7 +596,7 @@ func TestPauseAndDrainTakeNothingNewAndResumeDoes(t *testing.T) {
 func TestPauseOutlivesARestart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		if err := w.runner.Pause(t.Context()); err != nil {
+		if err := w.runner.Pause(w.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.halt()

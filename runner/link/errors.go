@@ -86,8 +86,8 @@ func (c *Client) Words(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return host + " does not speak TLS"
 	}
-	if alert, ok := errors.AsType[tls.AlertError](err); ok {
-		return "no common version of TLS with " + host + ": " + alert.Error()
+	if alert, ok := errors.AsType[*net.OpError](err); ok && (alert.Op == "remote error" || alert.Op == "local error") {
+		return "no TLS with " + host + ": " + alert.Err.Error()
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		if name.IsNotFound {
