@@ -18,6 +18,7 @@ import (
 	"runnerd/gateway/admin"
 	"runnerd/gateway/bus/membus"
 	"runnerd/gateway/identity"
+	"runnerd/gateway/store"
 	"runnerd/gateway/store/sqlite"
 	"runnerd/internal/cli"
 	"runnerd/internal/redact"
@@ -78,8 +79,8 @@ func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (
 	if err := checkPublicURL(c.PublicURL); err != nil {
 		return err
 	}
-	if c.Listen == "" {
-		return cli.Usagef("listen: must not be empty")
+	if err := checkListen(c.Listen); err != nil {
+		return err
 	}
 	s, b, err := openStore(ctx, dir)
 	if err != nil {
@@ -114,6 +115,9 @@ func openStore(ctx context.Context, dir string) (*sqlite.Store, *membus.Bus, err
 	}
 	b := membus.New()
 	s, err := sqlite.Open(ctx, filepath.Join(dir, "gateway.db"), sqlite.Options{Ring: b.Ring})
+	if errors.Is(err, store.ErrLocked) {
+		err = fmt.Errorf("another gateway has the data folder %s open", dir)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
 	}
@@ -144,6 +148,17 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 		return nil, cli.Usagef("log-level: %v", err)
 	}
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: redact.Attr})), nil
+}
+
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return cli.Usagef("listen: must be like 127.0.0.1:8480, or 127.0.0.1:0 for a free port")
+	}
+	return nil
 }
 
 func checkPublicURL(raw string) error {
