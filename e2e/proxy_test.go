@@ -18,6 +18,9 @@ type proxy struct {
 	bytes []byte
 	cuts  int
 	wg    sync.WaitGroup
+
+	// half, when set, is shown each piece from the gateway, and says how much of it is to be passed before the cut.
+	half func([]byte) (int, bool)
 }
 
 // newProxy passes connections to the address that to gives at the time.
@@ -57,7 +60,7 @@ func (p *proxy) pass(c net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{c, d}, {d, c}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], io.TeeReader(way[1], p)) // a cut is what we are here for
+			_, _ = io.Copy(p.cutting(way[0], way[0] == c), io.TeeReader(way[1], p)) // a cut is what we are here for
 			_ = way[0].Close()
 			_ = way[1].Close()
 		})
@@ -95,3 +98,22 @@ func (p *proxy) carried() []byte {
 	defer p.mu.Unlock()
 	return append([]byte(nil), p.bytes...)
 }
+
+// cutting passes what it is given, until half says otherwise.
+func (p *proxy) cutting(to net.Conn, fromGateway bool) io.Writer {
+	if p.half == nil || !fromGateway {
+		return to
+	}
+	return writer(func(b []byte) (int, error) {
+		if n, cut := p.half(b); cut {
+			_, _ = to.Write(b[:n]) // the connection is lost anyway
+			p.cut()
+			return n, io.ErrClosedPipe
+		}
+		return to.Write(b)
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }

@@ -45,6 +45,7 @@ type Server struct {
 	taint    func([]byte) bool
 	page     func(r *http.Request) string
 	from     func(r *http.Request) string
+	streams  streams
 }
 
 // New makes a server.

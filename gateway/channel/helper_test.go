@@ -1,8 +1,10 @@
 package channel_test
 
 import (
+	"encoding/json"
 	"iter"
 	"regexp"
+	"testing"
 
 	"runnerd/gateway/engine"
 	"runnerd/gateway/run"
@@ -25,3 +27,12 @@ func types(events []engine.Event) iter.Seq[string] {
 
 // durations differ between any two runs.
 var durations = regexp.MustCompile(`"durationMs":\d+`)
+
+func object(t testing.TB, name, value string) []byte {
+	t.Helper()
+	b, err := json.Marshal(map[string]string{name: value})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

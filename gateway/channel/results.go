@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"runnerd/gateway/dispatch"
+	"runnerd/internal/fault"
 	"runnerd/internal/httpapi"
 	"runnerd/internal/wire"
 )
@@ -17,10 +18,12 @@ import (
 const maxResults = wire.MaxResult + 64<<10
 
 func (s *Server) results(w http.ResponseWriter, r *http.Request, who dispatch.Who) error {
+	fault.Point("G09")
 	body, err := httpapi.Decode[json.RawMessage](w, r, httpapi.MaxBytes(maxResults))
 	if err != nil {
 		return err
 	}
+	fault.Point("G10")
 	frames, err := s.frames(body)
 	if err != nil {
 		return err
@@ -29,6 +32,7 @@ func (s *Server) results(w http.ResponseWriter, r *http.Request, who dispatch.Wh
 	if err != nil {
 		return err
 	}
+	fault.Point("G12")
 	return httpapi.Encode(w, http.StatusOK, wire.Verdicts{Verdicts: verdicts})
 }
 

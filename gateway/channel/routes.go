@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"runnerd/gateway/dispatch"
+	"runnerd/internal/fault"
 	"runnerd/internal/httpapi"
 	"runnerd/internal/wire"
 )
@@ -54,9 +55,15 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, who dispatch.Who
 	if err != nil {
 		return err
 	}
+	if len(in.Progress) > 0 {
+		fault.Point("G08")
+	}
 	out, err := s.dispatch.Report(r.Context(), who, in)
 	if err != nil {
 		return err
+	}
+	if len(out.Permits) > 0 {
+		fault.Point("G07b")
 	}
 	return httpapi.Encode(w, http.StatusOK, out)
 }

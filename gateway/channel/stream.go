@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"runnerd/gateway/dispatch"
@@ -21,39 +23,124 @@ const (
 	closeWithin    = 10 * time.Second // for what the end of a stream does in the store
 )
 
-// stream sends a runner its frames. It listens before it reads, so nothing falls between.
+// streams are those whose connections were taken over. They outlive their handlers, so Run waits for them.
+type streams struct {
+	mu   sync.Mutex
+	life context.Context // nil while Run does not run
+	wg   sync.WaitGroup
+}
+
+// Run lets idle streams take a fraction of the memory: while it runs, the connections of streams are taken over from
+// net/http where that is possible. It ends them when ctx ends, and returns when they have ended. A server whose Run is not
+// called serves streams all the same.
+func (s *Server) Run(ctx context.Context) error {
+	s.streams.mu.Lock()
+	s.streams.life = ctx
+	s.streams.mu.Unlock()
+	<-ctx.Done()
+	s.streams.mu.Lock()
+	s.streams.life = nil
+	s.streams.mu.Unlock()
+	s.streams.wg.Wait()
+	return nil
+}
+
+// join counts a stream in, if Run is there to wait for it. done must be called then.
+func (s *streams) join() (life context.Context, done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil || s.life.Err() != nil {
+		return nil, nil, false
+	}
+	s.wg.Add(1)
+	return s.life, s.wg.Done, true
+}
+
+// An opened stream is known to dispatch, and listens. It must be served, which ends it.
+type opened struct {
+	s      *Server
+	st     *dispatch.Stream
+	wake   <-chan struct{}
+	stop   func()
+	length time.Duration // 0: without an end of its own
+	last   []string      // Last-Event-ID as it came
+}
+
+// stream sends a runner its frames. What can be refused is refused before the reply begins.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, who dispatch.Who) error {
-	epoch, err := httpapi.QueryInt(r, "epoch", 0, 1, math.MaxInt64)
+	o, err := s.open(r, who)
 	if err != nil {
 		return err
+	}
+	life, done, ok := s.streams.join()
+	if !ok {
+		return o.serve(r.Context(), w)
+	}
+	conn, err := takeOver(w, r)
+	if err != nil {
+		defer done()
+		return o.serve(r.Context(), w)
+	}
+	go o.serveTaken(life, conn, done)
+	return nil
+}
+
+// open listens before anything is read, so nothing falls between.
+func (s *Server) open(r *http.Request, who dispatch.Who) (*opened, error) {
+	epoch, err := httpapi.QueryInt(r, "epoch", 0, 1, math.MaxInt64)
+	if err != nil {
+		return nil, err
 	}
 	ms, err := httpapi.QueryInt(r, "maxMs", 0, 1, longestBounded.Milliseconds())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := sse.LastEventID(r); err != nil {
-		return err
+		return nil, err
 	}
-	wake, unsubscribe := s.bus.Listen(store.RunnerTopic(who.Runner))
-	defer unsubscribe()
-	length := time.Duration(ms) * time.Millisecond
-	st, err := s.dispatch.Open(r.Context(), who, epoch, length)
+	o := &opened{s: s, length: time.Duration(ms) * time.Millisecond, last: r.Header.Values("Last-Event-ID")}
+	o.wake, o.stop = s.bus.Listen(store.RunnerTopic(who.Runner))
+	if o.st, err = s.dispatch.Open(r.Context(), who, epoch, o.length); err != nil {
+		o.stop()
+		return nil, err
+	}
+	return o, nil
+}
+
+// serveTaken serves the stream on a connection of its own, with one goroutine more, which notices that the runner left.
+func (o *opened) serveTaken(life context.Context, conn *taken, done func()) {
+	defer done()
+	ctx, cancel := context.WithCancelCause(life)
+	var wg sync.WaitGroup
+	wg.Go(func() { conn.watch(cancel) })
+	err := errors.New("stream ended in a panic")
+	defer func() {
+		if v := recover(); v != nil {
+			o.s.log.Error("stream failed", "runner", o.st.Runner, "err", fmt.Sprintf("panic: %v\n%s", v, debug.Stack()))
+		}
+		conn.end(err == nil)
+		cancel(nil)
+		wg.Wait()
+	}()
+	if err = o.serve(ctx, conn); err != nil && ctx.Err() == nil {
+		o.s.log.Info("stream cut off", "runner", o.st.Runner, "err", err)
+	}
+}
+
+// serve writes the stream until it ends. It returns nil when the end is one that we chose.
+func (o *opened) serve(ctx context.Context, w http.ResponseWriter) error {
+	defer o.close(ctx)
+	// Package sse wants nothing more of the request, which then need not be kept.
+	out, err := sse.Open(w, &http.Request{Header: http.Header{"Last-Event-Id": o.last}})
 	if err != nil {
 		return err
 	}
-	defer s.close(r, st)
-	out, err := sse.Open(w, r)
-	if err != nil {
-		return err
-	}
-	ctx := r.Context()
-	if length > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, length, errLength)
+	if o.length > 0 {
+		bounded, cancel := context.WithTimeoutCause(ctx, o.length, errLength)
 		defer cancel()
+		ctx = bounded
 	}
-	err = s.send(ctx, st, out, wake)
-	if errors.Is(err, errLength) {
+	if err = o.send(ctx, out); errors.Is(err, errLength) {
 		return nil
 	}
 	return err
@@ -61,30 +148,38 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who dispatch.Who
 
 var errLength = errors.New("the stream is as long as was asked for")
 
-func (s *Server) send(ctx context.Context, st *dispatch.Stream, out *sse.Stream, wake <-chan struct{}) error {
+func (o *opened) send(ctx context.Context, out *sse.Stream) error {
 	for after := out.LastID(); ; {
-		if why := st.Ended(); why != "" {
+		if why := o.st.Ended(); why != "" {
 			return errors.Join(control(out, why), out.Flush())
 		}
-		frames, report, err := s.dispatch.Pending(ctx, st, after)
-		if err != nil {
-			return fmt.Errorf("read what is pending: %w", err)
+		if err := o.sendPending(ctx, out, &after); err != nil {
+			return err
 		}
-		for _, f := range frames {
-			if err := out.Send(f.Seq, wire.EventDispatch, f.Data); err != nil {
-				return err
-			}
-			after = f.Seq
-		}
-		if report {
-			if err := control(out, wire.ControlReport); err != nil {
-				return err
-			}
-		}
-		if err := out.Wait(ctx, wake); err != nil {
+		if err := out.Wait(ctx, o.wake); err != nil {
 			return err
 		}
 	}
+}
+
+// sendPending writes what there is to send now. It is a function of its own so that an idle stream's stack stays small.
+//
+//go:noinline
+func (o *opened) sendPending(ctx context.Context, out *sse.Stream, after *int64) error {
+	frames, report, err := o.s.dispatch.Pending(ctx, o.st, *after)
+	if err != nil {
+		return fmt.Errorf("read what is pending: %w", err)
+	}
+	for _, f := range frames {
+		if err := out.Send(f.Seq, wire.EventDispatch, f.Data); err != nil {
+			return err
+		}
+		*after = f.Seq
+	}
+	if !report {
+		return nil
+	}
+	return control(out, wire.ControlReport)
 }
 
 func control(out *sse.Stream, why string) error {
@@ -95,11 +190,12 @@ func control(out *sse.Stream, why string) error {
 	return out.SendNoID(wire.EventControl, b)
 }
 
-// close tells dispatch that the stream has ended, although its request has too.
-func (s *Server) close(r *http.Request, st *dispatch.Stream) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), closeWithin)
+// close tells dispatch that the stream has ended, although what it ran under has ended too.
+func (o *opened) close(ctx context.Context) {
+	o.stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
-	if err := s.dispatch.Close(ctx, st); err != nil {
-		s.log.WarnContext(ctx, "offers of a closed stream were not withdrawn; they will be when they are due", "runner", st.Runner, "err", err)
+	if err := o.s.dispatch.Close(ctx, o.st); err != nil {
+		o.s.log.WarnContext(ctx, "offers of a closed stream were not withdrawn; they will be when they are due", "runner", o.st.Runner, "err", err)
 	}
 }

@@ -108,12 +108,18 @@ type world struct {
 	client   *http.Client
 	quiet    bool
 	users    map[store.Subject]bool
+	handlers bool // streams stay with their handlers
+	http2    bool
+	stop     func() // ends the channel's Run
 }
 
 const canary = "sk-canary-"
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, clock: &clock{began: time.Now()}, path: filepath.Join(t.TempDir(), "gateway.db"), users: map[store.Subject]bool{}}
+func newWorld(t testing.TB) *world { return newWorldLike(t, new(world)) }
+
+// newWorldLike is newWorld with the settings of w.
+func newWorldLike(t testing.TB, w *world) *world {
+	w.t, w.clock, w.path, w.users = t, &clock{began: time.Now()}, filepath.Join(t.TempDir(), "gateway.db"), map[store.Subject]bool{}
 	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
 	w.start()
 	t.Cleanup(func() { w.end() })
@@ -154,10 +160,27 @@ func (w *world) start() {
 		Page: func(*http.Request) string { return "https://gateway.example/pair" },
 	})
 	server.Routes(func(pattern string, h httpapi.Handler) { mux.Handle(pattern, httpapi.Wrap(w.log(), nil, h)) })
-	w.srv = httptest.NewServer(httpapi.Routes(mux))
+	w.srv = httptest.NewUnstartedServer(httpapi.Routes(mux))
+	if w.http2 {
+		w.srv.EnableHTTP2 = true
+		w.srv.StartTLS()
+		w.client = w.srv.Client()
+	} else {
+		w.srv.Start()
+	}
+	w.stop = func() {}
+	if !w.handlers {
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		began := make(chan struct{})
+		wg.Go(func() { close(began); server.Run(ctx) })
+		<-began
+		w.stop = func() { cancel(); wg.Wait() }
+	}
 }
 
 func (w *world) end() {
+	w.stop()
 	w.srv.CloseClientConnections()
 	w.srv.Close()
 	w.sqlite.Close()

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"runnerd/gateway/store"
+	"runnerd/internal/fault"
 	"runnerd/internal/wire"
 )
 
@@ -66,6 +67,7 @@ func (s *Service) Results(ctx context.Context, who Who, frames []Incoming) ([]wi
 				done = append(done, in.Seq)
 			}
 		}
+		fault.Point("G11")
 		return nil
 	})
 	s.reg.seen(who.Runner)
