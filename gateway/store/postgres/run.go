@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"runnerd/gateway/store"
+)
+
+const selectRun = "SELECT n, id, tenant, subject, workflow, definition, request, status, last_seq, created, updated FROM run "
+
+func scanRun(rows pgx.Rows, r *knownRun) error {
+	return rows.Scan(&r.n, into(&r.ID), into(&r.Tenant), into(&r.Subject), into(&r.WorkflowID), asHash{&r.Definition},
+		(*[]byte)(&r.Request), into(&r.Status), &r.LastSeq, asTime{&r.Created}, asTime{&r.Updated})
+}
+
+func (r *reader) run(t store.Tenant, id store.RunID) (knownRun, error) {
+	return one(r, ofRun(t, id), scanRun, selectRun+"WHERE tenant = $1 AND id = $2", text(t), text(id))
+}
+
+func (r *reader) Run(t store.Tenant, id store.RunID) (store.Run, error) {
+	run, err := r.run(t, id)
+	return run.Run, err
+}
+
+// run gives a run as this function knows it.
+func (t *tx) run(tenant store.Tenant, id store.RunID) (*knownRun, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
+	at := runKey{tenant, id}
+	if r, ok := t.runs[at]; ok {
+		return r, nil
+	}
+	r, err := t.reader.run(tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	t.runs[at] = &r
+	return &r, nil
+}
+
+func (t *tx) Run(tenant store.Tenant, id store.RunID) (store.Run, error) {
+	r, err := t.run(tenant, id)
+	if err != nil {
+		return store.Run{}, err
+	}
+	return r.Run, nil
+}
+
+func (r *reader) Runs(t store.Tenant, s store.Subject, before time.Time, limit int) iter.Seq2[store.Run, error] {
+	if limit <= 0 {
+		return none
+	}
+	earlier := int64(math.MaxInt64)
+	if !before.IsZero() {
+		earlier = micros(before)
+	}
+	return list(r, ofSubject(s), func(rows pgx.Rows, r *store.Run) error {
+		var k knownRun
+		err := scanRun(rows, &k)
+		*r = k.Run
+		return err
+	}, selectRun+"WHERE tenant = $1 AND subject = $2 AND created < $3 ORDER BY created DESC, n DESC LIMIT $4", text(t), text(s), earlier, limit)
+}
+
+// CreateRun starts an empty log, whatever LastSeq says.
+func (t *tx) CreateRun(r store.Run) error {
+	r = keptRun(r)
+	r.LastSeq = -1
+	n, err := one(&t.reader, ofSubject(r.Subject), func(rows pgx.Rows, n *int64) error { return rows.Scan(n) },
+		`INSERT INTO run (tenant, id, subject, workflow, definition, request, status, last_seq, created, updated)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, -1, $8, $9) ON CONFLICT DO NOTHING RETURNING n`,
+		text(r.Tenant), text(r.ID), text(r.Subject), text(r.WorkflowID), r.Definition[:], blob(r.Request), text(r.Status),
+		micros(r.Created), micros(r.Updated))
+	if err != nil {
+		return asConflict(err)
+	}
+	t.wrote = true
+	t.runs[runKey{r.Tenant, r.ID}] = &knownRun{Run: r, n: n, fresh: true}
+	t.ours[ofRun(r.Tenant, r.ID)] = true
+	return nil
+}
+
+func (r *reader) Events(t store.Tenant, id store.RunID, after int64, limit int) iter.Seq2[store.Event, error] {
+	if limit <= 0 {
+		return none
+	}
+	return list(r, ofRun(t, id), func(rows pgx.Rows, e *store.Event) error { return rows.Scan(&e.Seq, into(&e.Type), &e.Doc) },
+		`SELECT seq, type, doc FROM event WHERE run = (SELECT n FROM run WHERE tenant = $1 AND id = $2) AND seq > $3
+		ORDER BY seq LIMIT $4`, text(t), text(id), after, limit)
+}
+
+func (t *tx) Append(tenant store.Tenant, id store.RunID, status string, at time.Time, events []store.Event) error {
+	run, err := t.run(tenant, id)
+	if err != nil {
+		return asConflict(err)
+	}
+	for i, e := range events {
+		if e.Seq != events[0].Seq+int64(i) {
+			return fmt.Errorf("append to run %s: event %d has sequence %d, the first %d", id, i, e.Seq, events[0].Seq)
+		}
+	}
+	if store.Terminal(run.Status) || len(events) > 0 && events[0].Seq != run.LastSeq+1 {
+		return store.ErrConflict
+	}
+	was := run.LastSeq
+	run.Status, run.Updated, run.LastSeq = status, keptTime(at), was+int64(len(events))
+	if len(events) == 0 {
+		return t.write(1, "UPDATE run SET status = $1, updated = $2 WHERE n = $3 AND last_seq = $4 AND "+notTerminal,
+			text(status), micros(at), run.n, was)
+	}
+	seqs, types, docs := make([]int64, len(events)), make([]string, len(events)), make([][]byte, len(events))
+	for i, e := range events {
+		seqs[i], types[i], docs[i] = e.Seq, text(e.Type), blob(e.Doc)
+	}
+	return t.write(int64(len(events)), `WITH moved AS (
+			UPDATE run SET status = $1, updated = $2, last_seq = $3 WHERE n = $4 AND last_seq = $5 AND `+notTerminal+` RETURNING n)
+		INSERT INTO event (run, seq, type, doc)
+		SELECT n, seq, type, doc FROM moved, unnest($6::bigint[], $7::text[], $8::bytea[]) AS new (seq, type, doc)`,
+		text(status), micros(at), run.LastSeq, run.n, was, seqs, types, docs)
+}
+
+const notTerminal = "status NOT IN ('completed', 'failed', 'cancelled')"
+
+func (t *tx) PutTimer(timer store.Timer) error {
+	run, err := t.run(timer.Tenant, timer.Run)
+	if err != nil {
+		return err
+	}
+	return t.write(1, "INSERT INTO timer (run, id, due) VALUES ($1, $2, $3) ON CONFLICT (run, id) DO UPDATE SET due = excluded.due",
+		run.n, text(timer.ID), micros(timer.Due))
+}
+
+func (t *tx) DeleteTimer(tenant store.Tenant, id store.RunID, timer string) error {
+	run, err := t.run(tenant, id)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	return t.write(0, "DELETE FROM timer WHERE run = $1 AND id = $2", run.n, text(timer))
+}
+
+func (t *tx) DeleteTimers(tenant store.Tenant, id store.RunID) error {
+	run, err := t.run(tenant, id)
+	if err != nil {
+		return unlessMissing(err)
+	}
+	return t.write(0, "DELETE FROM timer WHERE run = $1", run.n)
+}
+
+func timerInto(t *store.Timer) []any {
+	return []any{into(&t.Tenant), into(&t.Run), into(&t.ID), asTime{&t.Due}}
+}
+
+func (r *reader) AllDueTimers(now time.Time, limit int) iter.Seq2[store.Timer, error] {
+	if limit <= 0 {
+		return none
+	}
+	return list(r, key{}, func(rows pgx.Rows, t *store.Timer) error { return rows.Scan(timerInto(t)...) },
+		`SELECT tenant, run.id, timer.id, due FROM timer JOIN run ON run.n = timer.run
+		WHERE due <= $1 ORDER BY due, timer.run, timer.id LIMIT $2`, micros(now), limit)
+}
+
+// AllDueTimers leaves out what others claim, and whose subject others are at work for.
+func (t *tx) AllDueTimers(now time.Time, limit int) iter.Seq2[store.Timer, error] {
+	if limit <= 0 {
+		return none
+	}
+	return claim(t, timerInto, `WITH due AS MATERIALIZED (
+			SELECT timer.run, timer.id, tenant, run.id AS run_id, subject FROM timer JOIN run ON run.n = timer.run
+			WHERE due <= $1 ORDER BY due, timer.run, timer.id LIMIT $2),
+		mine AS MATERIALIZED (SELECT * FROM due WHERE `+lockSubject+`)
+		SELECT tenant, run_id, timer.id, timer.due, subject FROM mine JOIN timer ON timer.run = mine.run AND timer.id = mine.id
+		WHERE timer.due <= $1 ORDER BY timer.due, timer.run, timer.id FOR UPDATE OF timer SKIP LOCKED`, micros(now), limit)
+}
