@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ModelInputs are the inputs of a model step (design, section 6).
@@ -45,11 +46,11 @@ func Text(s string) Content { return Content{{Type: "text", Text: s}} }
 
 // String joins the text parts.
 func (c Content) String() string {
-	var s string
+	var s strings.Builder
 	for _, p := range c {
-		s += p.Text
+		s.WriteString(p.Text)
 	}
-	return s
+	return s.String()
 }
 
 // MarshalJSON writes a single text part, and no part at all, as a string.

@@ -21,14 +21,14 @@ func sh(script string) process.Spec {
 	return process.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Env: process.Env(os.Environ(), nil)}
 }
 
-func run(t *testing.T, ctx context.Context, spec process.Spec) (process.End, error, []string) {
+func run(ctx context.Context, t *testing.T, spec process.Spec) (process.End, []string, error) {
 	t.Helper()
 	var lines []string
 	if spec.Line == nil {
 		spec.Line = func(b []byte) { lines = append(lines, string(b)) }
 	}
 	end, err := process.Run(ctx, spec)
-	return end, err, lines
+	return end, lines, err
 }
 
 // gone fails the test when a process whose command line holds the word is alive.
@@ -46,11 +46,11 @@ func gone(t *testing.T, word string) {
 }
 
 func TestUD48_ExitCodeAndSignalAreKept(t *testing.T) {
-	end, err, lines := run(t, t.Context(), sh(`echo out; echo err >&2; exit 7`))
+	end, lines, err := run(t.Context(), t, sh(`echo out; echo err >&2; exit 7`))
 	if err != nil || end.Code != 7 || !slices.Equal(lines, []string{"out"}) || end.Stderr != "err\n" {
 		t.Errorf("end %+v, err %v, lines %q", end, err, lines)
 	}
-	end, err, _ = run(t, t.Context(), sh(`kill -9 $$`))
+	end, _, err = run(t.Context(), t, sh(`kill -9 $$`))
 	if err != nil || end.Signal != "SIGKILL" {
 		t.Errorf("end %+v, err %v", end, err)
 	}
@@ -59,7 +59,7 @@ func TestUD48_ExitCodeAndSignalAreKept(t *testing.T) {
 func TestUD40_StandardInputIsWrittenAndClosed(t *testing.T) {
 	spec := sh(`wc -c`)
 	spec.Stdin = bytes.Repeat([]byte("x"), 1<<20)
-	end, err, lines := run(t, t.Context(), spec)
+	end, lines, err := run(t.Context(), t, spec)
 	if err != nil || end.Code != 0 || strings.TrimSpace(lines[0]) != "1048576" {
 		t.Errorf("end %+v, err %v, lines %q", end, err, lines)
 	}
@@ -68,14 +68,14 @@ func TestUD40_StandardInputIsWrittenAndClosed(t *testing.T) {
 func TestK06_AChildThatNeverReadsItsInputDoesNotBlock(t *testing.T) {
 	spec := sh(`exec sleep 0.1`)
 	spec.Stdin = bytes.Repeat([]byte("x"), 10<<20)
-	if end, err, _ := run(t, t.Context(), spec); err != nil || end.Code != 0 {
+	if end, _, err := run(t.Context(), t, spec); err != nil || end.Code != 0 {
 		t.Errorf("end %+v, err %v", end, err)
 	}
 }
 
 func TestK01_UD34_AGrandchildThatHoldsTheOutputDelaysNothing(t *testing.T) {
 	begin := time.Now()
-	if end, err, _ := run(t, t.Context(), sh(`sleep 4711 & exit 0`)); err != nil || end.Code != 0 {
+	if end, _, err := run(t.Context(), t, sh(`sleep 4711 & exit 0`)); err != nil || end.Code != 0 {
 		t.Errorf("end %+v, err %v", end, err)
 	}
 	if took := time.Since(begin); took > 3*time.Second {
@@ -98,7 +98,7 @@ func TestK03_AGrandchildInASessionOfItsOwnIsKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
-	if _, err, _ := run(t, t.Context(), sh(`setsid sleep 4712 >/dev/null 2>&1 & sleep 0.2`)); err != nil {
+	if _, _, err := run(t.Context(), t, sh(`setsid sleep 4712 >/dev/null 2>&1 & sleep 0.2`)); err != nil {
 		t.Error(err)
 	}
 	gone(t, "sleep 4712")
@@ -108,7 +108,7 @@ func TestUD33_AForkStormThatIgnoresTermLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, context.DeadlineExceeded)
 	defer cancel()
 	storm := `trap '' TERM; i=0; while [ $i -lt 30 ]; do (trap '' TERM; while :; do sleep 47.13; done) & i=$((i+1)); done; wait`
-	if _, err, _ := run(t, ctx, sh(storm)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := run(ctx, t, sh(storm)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v", err)
 	}
 	gone(t, "sleep 47.13")
@@ -117,7 +117,7 @@ func TestUD33_AForkStormThatIgnoresTermLeavesNothing(t *testing.T) {
 func TestUD41_AChildThatFallsSilentIsStalled(t *testing.T) {
 	spec := sh(`echo one; sleep 60`)
 	spec.Stall = 300 * time.Millisecond
-	end, err, lines := run(t, t.Context(), spec)
+	end, lines, err := run(t.Context(), t, spec)
 	if !errors.Is(err, process.ErrStalled) || len(lines) != 1 || end.Stdout != "one\n" {
 		t.Errorf("end %+v, err %v, lines %q", end, err, lines)
 	}
@@ -163,7 +163,7 @@ func TestUD62_KeysAndDisplaysAreNotInherited(t *testing.T) {
 func TestFiftyStepsLeaveNoGoroutineAndNoProcess(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 50 {
-		if _, err, _ := run(t, t.Context(), sh(`(sleep 47.14 &) ; exit 0`)); err != nil {
+		if _, _, err := run(t.Context(), t, sh(`(sleep 47.14 &) ; exit 0`)); err != nil {
 			t.Fatal(err)
 		}
 	}

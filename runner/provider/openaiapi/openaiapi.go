@@ -75,11 +75,8 @@ func (b Backend) Run(ctx context.Context, step provider.Step, progress func(stri
 	return out
 }
 
-// errCold and errQuiet are causes of our own.
-var (
-	errCold  = errors.New("no answer has begun")
-	errQuiet = errors.New("the answer stopped in the middle")
-)
+// errCold is a cause of our own.
+var errCold = errors.New("no answer has begun")
 
 func (b Backend) read(ctx context.Context, res *http.Response, cold *time.Timer, out *wire.Output, progress func(string)) *wire.StepError {
 	calls := map[int]*wire.ToolCall{}
