@@ -52,7 +52,7 @@ func TestN19_AFlakyLinkLosesNothingAndStartsNothingTwice(t *testing.T) {
 	t.Logf("%d runs through %d cuts", len(ids), p.cuts)
 }
 
-// Canaries stand wherever a credential may: in the credential store, in the environment, in what the vendor answers. None
+// Canaries stand wherever a credential may: in the real keychain, in the environment, in what the vendor answers. None
 // may reach the gateway: not its disk, not its log, not the wire, not the page's streams.
 func TestI6_NoCredentialReachesTheGateway(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,8 @@ func TestI6_NoCredentialReachesTheGateway(t *testing.T) {
 	w := serve(t)
 	ada := w.person("ada")
 	p := newProxy(t, func() string { return w.listen })
-	l := newLaptop(t, "ANTHROPIC_API_KEY="+inherited, "OPENAI_API_KEY="+inherited, "SOME_TOKEN="+inherited)
+	l := newLaptop(t, append(keychain(t), "ANTHROPIC_API_KEY="+inherited, "OPENAI_API_KEY="+inherited, "SOME_TOKEN="+inherited)...)
+	l.kind = "system"
 	l.pair(ada, p.url)
 	l.api(v, stored)
 	l.run()

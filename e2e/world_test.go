@@ -62,6 +62,7 @@ func (w *world) person(name string) *person {
 // A laptop is one installation of runnerd.
 type laptop struct {
 	t    testing.TB
+	kind string // of credential store
 	dir  string
 	home string
 	env  []string
@@ -77,7 +78,7 @@ func newLaptop(t testing.TB, more ...string) *laptop {
 	if err := os.WriteFile(pass, []byte("correct horse battery staple\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &laptop{t: t, dir: filepath.Join(home, "runner"), home: home}
+	l := &laptop{t: t, kind: "file", dir: filepath.Join(home, "runner"), home: home}
 	l.env = env(home, append([]string{"RUNNERD_PASSPHRASE_FILE=" + pass}, more...)...)
 	return l
 }
@@ -88,7 +89,7 @@ func (l *laptop) pair(p *person, at string) {
 	if at == "" {
 		at = p.w.url
 	}
-	pairing := start(l.t, l.env, "runnerd", "pair", at, "--json", "--data", l.dir, "--credential-store", "file")
+	pairing := start(l.t, l.env, "runnerd", "pair", at, "--json", "--data", l.dir, "--credential-store", l.kind)
 	var code struct{ UserCode, VerificationURI, VerificationURIComplete string }
 	pairing.line(&code)
 	if code.UserCode == "" || !strings.Contains(code.VerificationURIComplete, code.UserCode) {
@@ -121,8 +122,8 @@ func (l *laptop) with(args ...string) {
 // api serves the provider "fake" from the stand-in, with a key.
 func (l *laptop) api(v *vendor.Server, key string) {
 	l.t.Helper()
-	call(l.t, l.env, key+"\n", nil, "runnerd", "credential", "set", "fake", "--data", l.dir, "--credential-store", "file")
-	l.with("fake", "--backend", "openai-compatible", "--base-url", v.URL+"/v1", "--model", "fake-small", "--credential-store", "file")
+	call(l.t, l.env, key+"\n", nil, "runnerd", "credential", "set", "fake", "--data", l.dir, "--credential-store", l.kind)
+	l.with("fake", "--backend", "openai-compatible", "--base-url", v.URL+"/v1", "--model", "fake-small", "--credential-store", l.kind)
 }
 
 // online waits until the person's page shows the runner so.
