@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -26,27 +27,31 @@ func replace(a slog.Attr, mask func(string) string) slog.Attr {
 	default: // a count of tokens is no token
 		return a
 	}
-	text, ok := "", true
-	switch v := a.Value.Any().(type) {
-	case string:
-		text = v
-	case error:
-		text = v.Error()
-	case fmt.Stringer:
-		text = v.String()
-	case []byte:
-		text = string(v)
-	default: // maps and structs, such as headers
-		if a.Value.Kind() == slog.KindAny && v != nil {
-			text = fmt.Sprintf("%+v", v)
-		} else {
-			ok = false
+	for _, text := range printed(a.Value.Any()) {
+		if masked := mask(text); masked != text {
+			return slog.String(a.Key, masked)
 		}
 	}
-	if masked := mask(text); ok && masked != text {
-		return slog.String(a.Key, masked)
-	}
 	return a
+}
+
+// printed gives the forms in which handlers write a value.
+func printed(value any) []string {
+	switch v := value.(type) {
+	case nil:
+		return nil
+	case string:
+		return []string{v}
+	case []byte:
+		return []string{string(v)}
+	case error:
+		return []string{v.Error()}
+	}
+	forms := []string{fmt.Sprintf("%+v", value)}
+	if document, err := json.Marshal(value); err == nil {
+		forms = append(forms, string(document))
+	}
+	return forms
 }
 
 // credentialName reports whether a name is one that credentials have. Names are compared without case and separators.

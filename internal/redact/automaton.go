@@ -158,10 +158,13 @@ func (t *tracker) grow() {
 // start is where the last n symbols begin.
 func (t *tracker) start(n int32) int64 { return t.from[(t.count-int(n))&(len(t.from)-1)] }
 
+// keep makes undo take nothing back, for what it would take back came after the last symbol.
+func (t *tracker) keep() { t.before, t.beforeCount, t.two = t.at, t.count, t.one }
+
 // undo takes the last symbol back. It does so once: a second one finds nothing to undo.
 func (t *tracker) undo() {
-	t.at, t.count = t.before, t.beforeCount
-	t.one, t.two.b = t.two, 0
+	t.at, t.count, t.one = t.before, t.beforeCount, t.two
+	t.keep()
 }
 
 // drop forgets the partial match.

@@ -31,7 +31,7 @@ var (
 		return t
 	}()
 	hexClasses = func() [256]byte {
-		t := classes("0123456789abcdef", "\t\n\v\f\r :-,")
+		t := classes("0123456789abcdef", "\t\n\v\f\r :-,+")
 		for i, b := range []byte(strings.ToUpper("abcdef")) {
 			t[b] = 10 + byte(i)
 		}
@@ -52,7 +52,7 @@ const ring = 64
 const noDigit = 0xff
 
 // maxHexGap is how far apart hexadecimal digits may be.
-const maxHexGap = 8
+const maxHexGap = 256
 
 // A run decodes a run of digits, in each of the ways to group them: what stands before a secret in the encoded text, or is
 // glued to it, moves the groups. Each byte is decoded as soon as its last bit is there.
@@ -78,7 +78,7 @@ type run struct {
 type group struct {
 	node   *node
 	busy   bool // the node is
-	digits byte // a bit for each of the last eight bytes: it may be a digit
+	digits byte // a bit for each of the last eight bytes: it is a digit in the sense below
 	before byte // the last byte, 0 for none
 	at     int  // where in the run it ended
 }
@@ -86,7 +86,7 @@ type group struct {
 // How a group takes a byte.
 const (
 	other       = iota
-	digit       // may belong to a run of digits
+	digit       // may belong to a run of digits, or begins an escape that may
 	transparent // is not seen, or is white space
 )
 
@@ -140,13 +140,13 @@ func (r *run) feedHex(n *node, x symbol) {
 	v := hexClasses[x.b]
 	if r.n > 0 {
 		switch last := &r.last[(r.n-1)&(ring-1)]; {
-		case v == ends && x.b|0x20 == 'x' && last.b == '0' && x.from == last.to:
+		case v == ends && x.b|0x20 == 'x' && last.b == '0' && !r.gap:
 			v = noDigit
 		case v == ends, x.from-last.to > maxHexGap:
 			r.end()
 		}
 	}
-	if v == skipped || v == ends && r.n == 0 {
+	if r.gap = v == skipped; r.gap || v == ends && r.n == 0 {
 		return
 	}
 	r.last[r.n&(ring-1)], r.value[r.n&(ring-1)] = x, v

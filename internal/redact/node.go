@@ -2,12 +2,12 @@ package redact
 
 // The bounds of a match in the source, so that what is held back stays small whatever comes.
 const (
-	maxGap  = 256 // bytes that are not seen, or not counted, between two symbols
-	spanFor = 6   // bytes of source for each byte of the longest value: \u00XX, the widest usual encoding
+	maxGap  = 1024 // bytes that are not seen, or not counted, between two symbols
+	spanFor = 6    // bytes of source for each byte of the longest value: \u00XX, the widest usual encoding
 )
 
-// A lane is a stream of symbols on its way to the matchers: what is not seen is taken out, white space and the plus sign,
-// which stands for a space in forms, are passed over.
+// A lane is a stream of symbols on its way to the matchers: what is not seen is taken out. White space, the plus sign that
+// stands for it in forms, quotes and backslashes are passed over, since wrapping and quoting put them in and take them out.
 type lane struct {
 	strip  strip
 	match  tracker
@@ -17,11 +17,11 @@ type lane struct {
 // A node matches one text: the source itself, or what came out of a decoder, each with its escapes and without them. It
 // feeds what it reads to decoders of its own, whose results are nodes again, down to the depth of levels.
 //
-//	          +--> raw ------------------------> needles, shapes
-//	symbols --+
-//	          +--> cascade of unescape --> free -> needles, shapes
-//	                                        +---> base64 x 4 --> nodes one level down
-//	                                        +---> hex x 2 -----> nodes one level down
+//	                     +--> raw ----------------------------> needles, shapes
+//	symbols --> strip ---+
+//	                     +--> cascade --> strip --> free -----> needles, shapes
+//	                          of unescape            +--------> base64 x 4 --> nodes one level down
+//	                                                 +--------> hex x 2 -----> nodes one level down
 //
 // The free lane differs from the raw one only for a short while after an escape sequence. So it exists only then: it begins
 // as a copy of the raw lane and ends when both are the same again, and the raw lane feeds the decoders meanwhile.
@@ -36,6 +36,7 @@ type node struct {
 	escapes *cascade
 	emit    func(symbol) // into free
 
+	seen      int64 // where the last symbol that is seen ended
 	unescaped bool
 	base64    run
 	hex       run
@@ -51,27 +52,62 @@ func newNode(s *scanner, level int) *node {
 	if level == 0 {
 		n.raw.shapes = &shapes{scan: s, table: s.set.shapes}
 	}
-	n.emit = func(x symbol) { n.read(n.free, x, true) }
+	n.emit = n.readFree
 	return n
 }
 
 // feed takes the next symbol of the text.
 func (n *node) feed(x symbol) {
+	kept := n.raw.strip.next(x)
+	if kept == 0 {
+		n.passOver(&n.raw, x)
+		if n.unescaped {
+			if x.to-n.seen > maxGap {
+				n.escapes.flush(n.emit)
+			}
+			if n.escapes.idle() {
+				n.passOver(n.free, x)
+			}
+		}
+	}
+	for i := range kept {
+		n.read(n.raw.strip.out[i])
+	}
+}
+
+// read takes a symbol that is seen.
+func (n *node) read(x symbol) {
+	n.seen = x.to
 	if !n.unescaped {
 		if !opens[x.b] {
-			n.read(&n.raw, x, true)
+			n.take(&n.raw, x, true)
 			return
 		}
 		n.divide()
 	}
-	n.read(&n.raw, x, false)
+	n.take(&n.raw, x, false)
 	if opens[x.b] || !n.escapes.idle() {
 		n.escapes.feed(0, x, n.emit)
 	} else {
-		n.read(n.free, x, true)
+		n.readFree(x)
 	}
 	if n.escapes.idle() && n.raw.same(n.free, n.set.auto) {
 		n.unescaped = false
+	}
+}
+
+// readFree takes a symbol that is free of escapes. It may be one that is not seen, which an escape stood for.
+func (n *node) readFree(x symbol) {
+	kept := n.free.strip.next(x)
+	if kept == 0 {
+		n.passOver(n.free, x)
+	}
+	n.takeFree(kept)
+}
+
+func (n *node) takeFree(kept int) {
+	for i := range kept {
+		n.take(n.free, n.free.strip.out[i], true)
 	}
 }
 
@@ -84,8 +120,7 @@ func (n *node) divide() {
 		}
 	}
 	n.unescaped = true
-	n.free.strip = n.raw.strip
-	n.free.strip.open = true
+	n.free.strip = strip{open: true}
 	if n.set.auto != nil {
 		n.free.match.clone(&n.raw.match, n.set.auto)
 	}
@@ -94,26 +129,7 @@ func (n *node) divide() {
 	}
 }
 
-// read takes a symbol into a lane; the one that leads feeds the decoders.
-func (n *node) read(l *lane, x symbol, leads bool) {
-	if l.strip.mode == ground && l.strip.pending == 0 && x.b >= ' ' && x.b < 0x7f {
-		n.take(l, x, leads)
-		return
-	}
-	kept := l.strip.next(x)
-	if kept == 0 {
-		n.passOver(l, x)
-	}
-	n.takeKept(l, kept, leads)
-}
-
-func (n *node) takeKept(l *lane, kept int, leads bool) {
-	for i := range kept {
-		n.take(l, l.strip.out[i], leads)
-	}
-}
-
-// take takes a symbol that is seen.
+// take takes a symbol into a lane; the one that leads feeds the decoders.
 func (n *node) take(l *lane, y symbol, leads bool) {
 	if sh := l.shapes; sh != nil {
 		sh.recent = sh.recent<<8 | uint64(y.b)
@@ -137,6 +153,7 @@ func (n *node) take(l *lane, y symbol, leads bool) {
 			l.match.undo()
 		}
 	default:
+		l.match.keep()
 		n.passOver(l, y)
 	}
 	if leads && n.level < levels {
@@ -184,11 +201,13 @@ func (n *node) idle() bool {
 
 // flush reads what is held, for nothing more comes.
 func (n *node) flush() {
+	for i := range n.raw.strip.flush() {
+		n.read(n.raw.strip.out[i])
+	}
 	if n.unescaped {
 		n.escapes.flush(n.emit)
-		n.takeKept(n.free, n.free.strip.flush(), true)
+		n.takeFree(n.free.strip.flush())
 	}
-	n.takeKept(&n.raw, n.raw.strip.flush(), !n.unescaped)
 	n.base64.end()
 	n.hex.end()
 }
@@ -250,7 +269,7 @@ func (l *lane) same(other *lane, auto *automaton) bool {
 	if l.shapes != nil && l.shapes.recent != other.shapes.recent {
 		return false // most often
 	}
-	return l.strip.same(&other.strip) && (auto == nil || l.match.same(&other.match, auto)) &&
+	return other.strip.idle() && (auto == nil || l.match.same(&other.match, auto)) &&
 		(l.shapes == nil || l.shapes.same(other.shapes))
 }
 
@@ -270,7 +289,7 @@ const (
 )
 
 var kinds = func() (t [256]byte) {
-	for _, b := range []byte("\t\n\v\f\r +") {
+	for _, b := range []byte("\t\n\v\f\r +\\'\"") {
 		t[b] = ignored
 	}
 	t['\b'] = backspace

@@ -88,7 +88,7 @@ func (s *scanner) readAll(p []byte) {
 	root := s.root
 	for i, b := range p {
 		if root.unescaped || s.away || b < ' ' || b >= 0x7f || !root.raw.strip.idle() ||
-			opens[b] && (i+1 == len(p) || opensWith(b, p[i+1])) {
+			opens[b] && (i+1 == len(p) || opensWith(b, p[i+1]) || p[i+1] < ' ' || p[i+1] >= 0x7f) {
 			s.read(b)
 			continue
 		}
@@ -104,7 +104,7 @@ func (s *scanner) read(b byte) {
 	if s.away {
 		s.side.feed(x)
 		if s.root.raw.strip.mode == ground && !s.side.unescaped && s.side.base64.quiet() && s.side.hex.quiet() &&
-			s.root.raw.same(&s.side.raw, s.set.auto) {
+			s.root.raw.strip.same(&s.side.raw.strip) && s.root.raw.same(&s.side.raw, s.set.auto) {
 			s.side.flush()
 			s.leave()
 		}

@@ -122,7 +122,7 @@ func compile(entries []entry) *compiled {
 			symbols = append(symbols, n.symbols)
 		}
 	}
-	c.maxSpan = int64(spanFor*longest + 4*maxGap)
+	c.maxSpan = int64(max(spanFor*longest+2*maxGap, 64<<10))
 	if len(symbols) == 0 {
 		return c
 	}
@@ -131,7 +131,8 @@ func compile(entries []entry) *compiled {
 		c.first[n[0]] = true
 		c.needlePairs.add(n[0], n[1])
 		c.pairs.add(n[0], n[1])
-		c.pairs.add(n[0], '+') // which is passed over
+		c.pairs.add(n[0], '+') // which is passed over, as are these
+		c.pairs.add(n[0], '\\')
 		for _, b := range []byte{0xc2, 0xcd, 0xd8, 0xe1, 0xe2, 0xe3, 0xef, 0xf3} {
 			c.pairs.add(n[0], b) // of characters that are not seen
 		}
@@ -146,9 +147,9 @@ func compile(entries []entry) *compiled {
 		}
 		for level := range c.gates {
 			switch {
-			case kinds[b] == ignored && b != '+', b < ' ', b == 0x7f:
+			case kinds[b] == ignored && b != '+' && b != '\\', b < ' ', b == 0x7f:
 				c.gates[level][b] = transparent
-			case level < levels && (base64Classes[b] < skipped || hexClasses[b] != ends):
+			case level < levels && (base64Classes[b] < skipped || hexClasses[b] != ends || opens[b]):
 				c.gates[level][b] = digit
 			}
 		}

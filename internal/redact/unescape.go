@@ -13,24 +13,21 @@ const levels = 3
 const maxEscape = 16
 
 // opens has the bytes that can begin an escape sequence.
-var opens = [256]bool{'\\': true, '%': true, '&': true, '\'': true, '"': true}
+var opens = [256]bool{'\\': true, '%': true, '&': true}
 
-// opensWith reports whether b and next can begin an escape sequence.
+// opensWith reports whether b and next can begin an escape sequence, on the first level or on a later one.
 func opensWith(b, next byte) bool {
-	switch b {
-	case '"':
-		return next == '"'
-	case '\'':
-		return next == '\'' || next == '\\' || next == '"'
-	case '%':
+	switch {
+	case !opens[b]:
+		return false
+	case opens[next]:
+		return true
+	case b == '%':
 		return hexDigits[next] < 16 || next == 'u'
-	case '&':
+	case b == '&':
 		return letterOrDigit(next) || next == '#'
-	case '\\':
-		return !letterOrDigit(next) && next < 0x7f && (next >= ' ' || next == '\n') ||
-			next >= '0' && next <= '7' || strings.IndexByte("nrtbfvaexuU", next) >= 0
 	}
-	return false
+	return next >= '0' && next <= '7' || strings.IndexByte("nrtbfvaexuU", next) >= 0
 }
 
 // A decoding is what unescape makes of the start of a text.
@@ -41,26 +38,22 @@ type decoding struct {
 	more bool // it cannot be told yet
 }
 
-// unescape decodes the escape sequence with which text begins: of URLs (%41, %u0041), of JSON, JavaScript, C, Go and Python
-// strings (\n, \", \x41, \u0041, \u{41}, \101), of HTML and XML (&lt;, &#65;, &#x41;), of shells (\', '\”, '"'"') and of
-// what doubles its quotes (PowerShell, SQL, CSV). With last set there is no more text to come.
+// unescape decodes the escape sequence with which text begins: of URLs (%41, %u0041), of strings in JSON, JavaScript, C, Go
+// and Python (\\, \n, \x41, \u0041, \u{41}, \101), of HTML and XML (&lt;, &#65;, &#x41;). A backslash before any other
+// character is none: backslashes and quotes are passed over, so it makes no difference how often they were escaped or doubled.
+// With last set there is no more text to come.
 func unescape(text []byte, last bool) decoding {
-	d := func() decoding {
-		if len(text) < 2 {
-			return decoding{more: true}
-		}
+	d := decoding{more: true}
+	if len(text) > 1 {
 		switch text[0] {
 		case '%':
-			return unescapePercent(text)
+			d = unescapePercent(text)
 		case '&':
-			return unescapeEntity(text)
+			d = unescapeEntity(text)
 		case '\\':
-			return unescapeBackslash(text)
-		case '\'', '"':
-			return unescapeQuote(text)
+			d = unescapeBackslash(text)
 		}
-		return decoding{}
-	}()
+	}
 	if d.more && last {
 		return decoding{}
 	}
@@ -139,6 +132,8 @@ func unescapeUTF16(text []byte, lead byte) decoding {
 
 func unescapeBackslash(text []byte) decoding {
 	switch c := text[1]; c {
+	case '\\':
+		return decodedByte('\\', 2)
 	case 'n':
 		return decodedByte('\n', 2)
 	case 'r':
@@ -155,8 +150,6 @@ func unescapeBackslash(text []byte) decoding {
 		return decodedByte('\a', 2)
 	case 'e':
 		return decodedByte(esc, 2)
-	case '\n': // a line that goes on
-		return decoding{used: 2}
 	case 'x', 'U':
 		digits := map[byte]int{'x': 2, 'U': 8}[c]
 		v, ok, more := hexValue(text[2:], digits)
@@ -176,10 +169,6 @@ func unescapeBackslash(text []byte) decoding {
 		return unescapeUTF16(text, '\\')
 	case '0', '1', '2', '3', '4', '5', '6', '7':
 		return unescapeOctal(text)
-	default:
-		if c >= ' ' && c < 0x7f && !letterOrDigit(c) {
-			return decodedByte(c, 2)
-		}
 	}
 	return decoding{}
 }
@@ -216,26 +205,6 @@ func unescapeOctal(text []byte) decoding {
 		v = v<<3 | int(b-'0')
 	}
 	return decoding{more: true}
-}
-
-// unescapeQuote decodes a quote within quotes: doubled, or the way in which shells leave a quoted part and enter it again.
-func unescapeQuote(text []byte) decoding {
-	if text[1] == text[0] {
-		return decodedByte(text[0], 2)
-	}
-	if text[0] == '"' {
-		return decoding{}
-	}
-	for _, whole := range []string{`'\''`, `'"'"'`} {
-		n := min(len(text), len(whole))
-		if string(text[:n]) == whole[:n] {
-			if n < len(whole) {
-				return decoding{more: true}
-			}
-			return decodedByte('\'', n)
-		}
-	}
-	return decoding{}
 }
 
 // entity gives the character of a named entity that stands for a byte of ASCII or a space, or 0.
