@@ -13,26 +13,30 @@ import (
 	"runnerd/internal/testdep"
 )
 
-// server is that of this test binary. It has a database with the schema, made once, that others are copied from.
+// server is that of this test binary. It has a database with the schema, made once, that others are copied from. Copying takes
+// a while, so a database that a test is done with is emptied for the next.
 var (
 	server   testdep.Postgres
 	template sync.Once
 	made     atomic.Int64
+	free     sync.Pool
 )
 
-// admin runs a statement in the server's first database.
-func admin(t testing.TB, sql string) {
-	t.Helper()
-	database{url: server.URL(t, "postgres")}.exec(t, sql)
+// A database is one with the schema, of a test's own.
+type database struct {
+	url   string
+	clean *pgx.Conn
 }
 
-// A database is one with the schema, of a test's own.
-type database struct{ name, url string }
-
+// newDatabase gives an empty one. The test calls free when no store has it open any more.
 func newDatabase(t testing.TB) database {
 	t.Helper()
+	if d, ok := free.Get().(database); ok {
+		return d
+	}
+	first := database{url: server.URL(t, "postgres")}
 	template.Do(func() {
-		admin(t, "CREATE DATABASE template")
+		first.exec(t, "CREATE DATABASE template")
 		cfg, err := pgx.ParseConfig(server.URL(t, "template"))
 		if err == nil {
 			err = migrate(context.Background(), cfg)
@@ -42,13 +46,27 @@ func newDatabase(t testing.TB) database {
 		}
 	})
 	name := fmt.Sprintf("store%d", made.Add(1))
-	admin(t, "CREATE DATABASE "+name+" TEMPLATE template STRATEGY file_copy")
-	return database{name, server.URL(t, name)}
+	first.exec(t, "CREATE DATABASE "+name+" TEMPLATE template")
+	d := database{url: server.URL(t, name)}
+	c, err := pgx.Connect(context.Background(), d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.clean = c
+	return d
 }
 
-func (d database) drop(t testing.TB) {
+func (d database) free(t testing.TB) {
 	t.Helper()
-	admin(t, "DROP DATABASE IF EXISTS "+d.name+" WITH (FORCE)")
+	sql := ""
+	for _, table := range []string{"meta", "person", "sign_in", "session", "api_key", "workflow", "definition", "run", "event", "timer",
+		"step", "runner", "pairing", "revocation", "ask", "late", "audit_head", "audit", "idempotent"} {
+		sql += "DELETE FROM " + table + ";"
+	}
+	if _, err := d.clean.Exec(context.Background(), sql); err != nil {
+		t.Fatal(err)
+	}
+	free.Put(d)
 }
 
 // exec runs a statement in the database, past the store.
@@ -80,12 +98,16 @@ func (d database) open(t testing.TB, opt Options) *Store {
 	return s
 }
 
-// openWith opens a database of the test's own.
-func openWith(t testing.TB, opt Options) *Store {
+// gateways opens a database of the test's own as so many gateways do.
+func gateways(t testing.TB, n int) ([]*Store, database) {
 	t.Helper()
 	d := newDatabase(t)
-	t.Cleanup(func() { d.drop(t) })
-	return d.open(t, opt)
+	t.Cleanup(func() { d.free(t) })
+	var all []*Store
+	for range n {
+		all = append(all, d.open(t, Options{}))
+	}
+	return all, d
 }
 
 // begin starts a run of ann's with one event, and rings for it.

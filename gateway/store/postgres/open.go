@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"runnerd/gateway/store"
@@ -26,7 +27,8 @@ type Options struct {
 	Wall func() time.Time
 	Log  *slog.Logger
 
-	busy time.Duration // busyTimeout, but for tests
+	busy time.Duration   // busyTimeout, but for tests
+	dial pgconn.DialFunc // lets tests stand between the store and the database
 }
 
 const (
@@ -57,7 +59,7 @@ func Open(ctx context.Context, url string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{opt: opt.withDefaults(), cfg: cfg, where: place(cfg.ConnConfig), closing: make(chan struct{})}
+	s := &Store{opt: opt.withDefaults(), cfg: cfg, where: whereabouts(cfg.ConnConfig), closing: make(chan struct{})}
 	s.closed = sync.OnceValue(s.close)
 	if err := s.open(ctx, strings.Contains(url, "pool_max_conns")); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", s.where, err)
@@ -81,8 +83,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// place says where a database is.
-func place(c *pgx.ConnConfig) string {
+// whereabouts says where a database is.
+func whereabouts(c *pgx.ConnConfig) string {
 	host := c.Host
 	if !strings.HasPrefix(host, "/") {
 		host = net.JoinHostPort(host, strconv.Itoa(int(c.Port)))
@@ -97,6 +99,9 @@ func (s *Store) open(ctx context.Context, sized bool) error {
 	}
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "gateway"
+	}
+	if s.opt.dial != nil {
+		c.DialFunc = s.opt.dial
 	}
 	if !sized {
 		s.cfg.MaxConns = int32(max(8, 4*runtime.GOMAXPROCS(0)))

@@ -2,66 +2,48 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 
 	"runnerd/gateway/store"
 	"runnerd/gateway/store/storetest"
 )
 
-// dropping is a store whose database goes when it is closed: the suite opens many, one after the other.
-type dropping struct {
+// A lent store gives its database back when it is closed: the suite opens many, one after the other.
+type lent struct {
 	*Store
-	t testing.TB
-	d database
+	reads  *Store
+	giveUp func()
 }
 
-func (s dropping) Close() error {
-	if err := s.Store.Close(); err != nil {
+func lend(t *testing.T, gateways int, opt Options) store.Store {
+	d := newDatabase(t)
+	s := d.open(t, opt)
+	l := lent{s, s, sync.OnceFunc(func() { d.free(t) })}
+	if gateways > 1 {
+		l.reads = d.open(t, Options{})
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func (l lent) View(ctx context.Context, fn func(store.Reader) error) error {
+	return l.reads.View(ctx, fn)
+}
+
+func (l lent) Close() error {
+	if err := errors.Join(l.Store.Close(), l.reads.Close()); err != nil {
 		return err
 	}
-	s.d.drop(s.t)
+	l.giveUp()
 	return nil
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, ring func(...store.Topic)) store.Store {
-		d := newDatabase(t)
-		s := dropping{d.open(t, Options{Ring: ring}), t, d}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return s
-	})
-}
-
-// through writes through one gateway and reads through another.
-type through struct {
-	dropping
-	other *Store
-}
-
-func (s through) View(ctx context.Context, fn func(store.Reader) error) error {
-	return s.other.View(ctx, fn)
-}
-
-func (s through) Close() error {
-	if err := s.other.Close(); err != nil {
-		return err
-	}
-	return s.dropping.Close()
+	storetest.Run(t, func(t *testing.T, ring func(...store.Topic)) store.Store { return lend(t, 1, Options{Ring: ring}) })
 }
 
 func TestStoreReadThroughAnotherGateway(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, ring func(...store.Topic)) store.Store {
-		d := newDatabase(t)
-		s := through{dropping{d.open(t, Options{Ring: ring}), t, d}, d.open(t, Options{})}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return s
-	})
+	storetest.Run(t, func(t *testing.T, ring func(...store.Topic)) store.Store { return lend(t, 2, Options{Ring: ring}) })
 }

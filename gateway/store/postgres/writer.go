@@ -1,10 +1,7 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -28,90 +25,10 @@ type writer struct {
 	done    chan struct{} // closed when the last function has run
 }
 
-// A call is one Update. Whoever moves state from waiting decides: the writer takes it, or its caller has gone.
-type call struct {
-	fn    func(store.Tx) error
-	state atomic.Int32
-	done  chan error // what became of it
-
-	since time.Time       // when it ran first
-	needs map[string]bool // what it could not have until now
-
-	panicked *unwound // the function panicked
-	exited   bool     // the function ended its goroutine
-}
-
-const (
-	waiting int32 = iota
-	taken
-	gone
-)
-
-func (c *call) need(name string) {
-	if c.needs == nil {
-		c.needs = map[string]bool{}
-	}
-	c.needs[name] = true
-}
-
-// An unwound is the value that a function panicked with, and where: it panics once more where Update was called, and that
-// place alone would not say.
-type unwound struct {
-	value any
-	stack []byte
-}
-
-func (u *unwound) Error() string { return fmt.Sprintf("%v\n\n%s", u.value, u.stack) }
-
-func (u *unwound) Unwrap() error {
-	err, _ := u.value.(error)
-	return err
-}
-
 func newWriter(s *Store, c conn) *writer {
 	w := &writer{s: s, c: &c, queue: make(chan *call, groupMax), done: make(chan struct{})}
 	go w.run() // until the store closes; Close waits for it
 	return w
-}
-
-// Update runs fn on the gateway's one writer and returns when it is durable. While it waits its turn it can be cancelled;
-// from when fn begins, the answer is what happened. fn may run again, alone in what it sees. A panic of fn, or the end of
-// its goroutine, comes out here.
-func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	c := &call{fn: fn, done: make(chan error, 1)}
-	select {
-	case s.writer.queue <- c:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-s.closing:
-		return store.ErrClosed
-	}
-	select {
-	case err := <-c.done:
-		return c.outcome(err)
-	case <-ctx.Done():
-		if c.state.CompareAndSwap(waiting, gone) {
-			return context.Cause(ctx)
-		}
-	case <-s.writer.done: // it was queued behind the writer's last look
-		if c.state.CompareAndSwap(waiting, gone) {
-			return store.ErrClosed
-		}
-	}
-	return c.outcome(<-c.done)
-}
-
-func (c *call) outcome(err error) error {
-	if c.panicked != nil {
-		panic(c.panicked)
-	}
-	if c.exited {
-		runtime.Goexit()
-	}
-	return err
 }
 
 // run keeps a goroutine working: a function that ends its goroutine, as t.FailNow does, ends the writer's.
@@ -198,14 +115,6 @@ func (w *writer) transact(c *call) {
 	}
 }
 
-// take says whether a call is to run: it was taken before, or is now.
-func (c *call) take() bool {
-	if c.state.CompareAndSwap(waiting, taken) {
-		c.since = time.Now()
-	}
-	return c.state.Load() == taken
-}
-
 // apply runs one function and keeps or undoes what it wrote.
 func (w *writer) apply(c *call) {
 	t := newTx(w.group, c)
@@ -214,7 +123,7 @@ func (w *writer) apply(c *call) {
 	defer func() {
 		if !returned {
 			if p := recover(); p != nil {
-				c.panicked = &unwound{p, debug.Stack()}
+				c.panicked = place(p)
 			} else {
 				c.exited = true
 			}
