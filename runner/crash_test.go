@@ -14,12 +14,11 @@ import (
 	"time"
 
 	"runnerd/internal/wire"
-	"runnerd/runner"
 )
 
 // A process is a real runner in a process of its own, with a real gateway's worth of HTTP between.
 type process struct {
-	*testing.T
+	testing.TB
 	gateway *gateway
 	program string
 	dir     string
@@ -29,24 +28,18 @@ type process struct {
 }
 
 // newProcess builds the runner for crash tests and pairs it.
-func newProcess(t *testing.T, program string) *process {
+func newProcess(t testing.TB, program string) *process {
 	t.Helper()
-	p := &process{T: t, gateway: newGateway(t), program: program, dir: filepath.Join(t.TempDir(), "data")}
+	p := &process{TB: t, gateway: newGateway(t), program: program, dir: filepath.Join(t.TempDir(), "data")}
 	server := httptest.NewServer(p.gateway)
 	t.Cleanup(func() {
 		p.kill(syscall.SIGKILL)
 		server.CloseClientConnections()
 		server.Close()
 	})
-	if err := os.Mkdir(p.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	id, err := json.Marshal(runner.Identity{Gateway: server.URL, RunnerID: "rnr_1", Subject: "default/ada"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	writeIdentity(t, p.dir, server.URL)
 	for name, text := range map[string]string{
-		"runner.json": string(id), "secret-runner.bearer": "bearer-0-of-the-runner", "secret-runner.refresh": refreshToken(0),
+		"secret-runner.bearer": "bearer-0-of-the-runner", "secret-runner.refresh": refreshToken(0),
 	} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -55,7 +48,7 @@ func newProcess(t *testing.T, program string) *process {
 	return p
 }
 
-func buildCrashRunner(t *testing.T) string {
+func buildCrashRunner(t testing.TB) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "crashrunner")
 	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "faultpoint", "-o", program, "runnerd/runner/internal/crashrunner")

@@ -174,7 +174,11 @@ func TestH06FloodOfFramesIsHeldBack(t *testing.T) {
 			}
 			return n
 		}
-		w.until("all were answered", func() bool { return count("refused")+count("accepted") == 5000 })
+		w.within(time.Hour, "all were answered", func() bool {
+			return count("refused")+count("accepted") == 5000
+		}, func() string {
+			return fmt.Sprint("offered ", count("offered"), " accepted ", count("accepted"), " refused ", count("refused"))
+		})
 		if n := count("accepted"); n != wire.DefaultMaxStep {
 			t.Errorf("%d steps were taken, want %d", n, wire.DefaultMaxStep)
 		}

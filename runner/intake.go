@@ -150,20 +150,20 @@ func (r *Runner) refuse(ref wire.StepRef, because *wire.StepError, plain bool) e
 		d.high = max(d.high, ref.Seq)
 		return r.answer(ref, journal.Hash{}, r.exec.Encode(ref, wire.Output{Error: because}))
 	}
+	for _, old := range d.refusals {
+		if old.StepRef == ref {
+			return nil // already on its way
+		}
+	}
+	if len(d.refusals) >= wire.MaxHeld { // back-pressure (faults H06): the cursor stays, and the frame comes again
+		return fmt.Errorf("%w: %d refusals wait", errBadEvent, len(d.refusals))
+	}
 	settles := ref.Seq > d.cursor() && ref.Seq <= max(d.high, d.gateway)+maxJump
 	if settles {
 		d.high = max(d.high, ref.Seq)
 	}
 	if because.Code == wire.CodeBusy {
 		d.busy = true
-	}
-	for _, old := range d.refusals {
-		if old.StepRef == ref {
-			return nil // already on its way
-		}
-	}
-	if len(d.refusals) >= wire.MaxHeld {
-		return fmt.Errorf("%w: %d refusals wait", errBadEvent, len(d.refusals)) // back-pressure (faults H06)
 	}
 	d.refusals = append(d.refusals, refusal{wire.Refusal{StepRef: ref, Code: because.Code, Message: because.Message}, settles})
 	r.sayNow()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -47,7 +48,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 			defer close(served)
 			_ = server.Serve(w.pipe)
 		}()
-		w.pair()
+		writeIdentity(t, w.dir, "http://127.0.0.1:1")
 		defer func() {
 			w.halt()
 			server.Close()
@@ -58,19 +59,18 @@ func inWorld(t *testing.T, f func(w *world)) {
 	})
 }
 
-// pair writes what pairing leaves behind.
-func (w *world) pair() {
-	w.Helper()
-	if err := os.MkdirAll(w.dir, 0o700); err != nil {
-		w.Fatal(err)
+// writeIdentity writes what pairing leaves behind.
+func writeIdentity(t testing.TB, dir, gateway string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	id := runner.Identity{Gateway: "http://127.0.0.1:1", RunnerID: "rnr_1", Subject: "default/ada", Name: "test"}
-	b, err := json.Marshal(id)
+	b, err := json.Marshal(runner.Identity{Gateway: gateway, RunnerID: "rnr_1", Subject: "default/ada", Name: "test"})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(w.dir, "runner.json"), b, 0o600)
+		err = os.WriteFile(filepath.Join(dir, "runner.json"), b, 0o600)
 	}
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
@@ -119,14 +119,19 @@ func (w *world) halt() error {
 // until waits, in the bubble's time, until something is so.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	for range 100 * 3600 {
+	w.within(10*time.Hour, what, ok, func() string { return fmt.Sprintf("status %+v", w.runner.Status()) })
+}
+
+// within is until with a limit and words for the case that it is passed.
+func (w *world) within(limit time.Duration, what string, ok func() bool, else_ func() string) {
+	w.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		synctest.Wait()
 		if ok() {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
-	w.Fatalf("never %s; status %+v", what, w.runner.Status())
+	w.Fatalf("not %s within %v: %s", what, limit, else_())
 }
 
 // becomes waits until the gateway has a step in a state.
