@@ -11,7 +11,14 @@
 // block, and may run again after a serialization failure, so it has no effect outside Tx. Every row that is fenced moves by
 // a conditional update that names what it expects, and gives ErrConflict when that is not so.
 //
-// The store makes up nothing but its clock: ids come from the caller. Times are UTC microseconds.
+// The store makes up nothing but its clock: ids come from the caller. Times are UTC microseconds. An empty document and none
+// are the same, and read back as nil.
+//
+// # Errors
+//
+// What a write expects and does not find is ErrConflict, whether the row is otherwise or not there at all: a fence, an epoch,
+// a last sequence, a cursor's runner. What a write only names is ErrNotFound when it is not there: RevokeKey, RevokeRunner,
+// TouchRunner, PutTimer, CreateStep's run. A deletion of what is not there is done.
 package store
 
 import (
@@ -46,7 +53,8 @@ type (
 // A Store is the truth. Its twins are held by storetest.
 type Store interface {
 	// Update runs fn in a transaction of the one writer and returns when it is durable. An error of fn undoes what fn
-	// wrote and is returned as it is.
+	// wrote and is returned as it is. While it waits its turn it can be cancelled; once fn runs, the answer is what
+	// happened. fn may run on another goroutine; a panic of it comes out of Update. It must not call Update.
 	Update(ctx context.Context, fn func(Tx) error) error
 	// View runs fn on one consistent snapshot, concurrently with everything else.
 	View(ctx context.Context, fn func(Reader) error) error
@@ -67,7 +75,8 @@ func QueueTopic(s Subject) Topic       { return Topic("queue/" + string(s)) }
 // RevokedTopic is one bell for all runners: a gateway reads Revocations from its cursor.
 const RevokedTopic Topic = "revoked"
 
-// Reader is what a snapshot can be asked. Lists are ordered as stated and end with an error, if any.
+// Reader is what a snapshot can be asked. Lists are ordered as stated and end with an error, if any; a limit below 1 is none
+// at all. In a Tx a list may be walked while its rows are changed: it gives what was there when the walk began.
 type Reader interface {
 	// Now is the store's clock (design, section 5): it does not follow jumps of the wall clock, and with SQLite it stands
 	// still while no gateway runs. Deadlines are in its time.
@@ -87,34 +96,35 @@ type Reader interface {
 	Definition(hash Hash) ([]byte, error)          // the definition that a run was created with
 
 	Run(t Tenant, id RunID) (Run, error)
-	Runs(t Tenant, s Subject, before time.Time, limit int) iter.Seq2[Run, error] // newest first
-	Events(t Tenant, id RunID, after int64, limit int) iter.Seq2[Event, error]   // ascending; after -1: from the start
+	// Runs were created before a moment, or at any if that is zero; newest first, of one moment the later created first.
+	Runs(t Tenant, s Subject, before time.Time, limit int) iter.Seq2[Run, error]
+	Events(t Tenant, id RunID, after int64, limit int) iter.Seq2[Event, error] // ascending; after -1: from the start
 	Step(t Tenant, id RunID, step StepID) (Step, error)
 	StepsOfRun(t Tenant, id RunID) iter.Seq2[Step, error]                            // by creation
-	StepsOfRunner(s Subject, r RunnerID, states ...StepState) iter.Seq2[Step, error] // by seq
+	StepsOfRunner(s Subject, r RunnerID, states ...StepState) iter.Seq2[Step, error] // by seq; no states: all
 	QueuedSteps(s Subject, limit int) iter.Seq2[Step, error]                         // oldest first
-	LateResults(t Tenant, id RunID) iter.Seq2[Late, error]
-	Answers(s Subject, r RunnerID) iter.Seq2[AskRecord, error] // asks of the runner, open and answered, by creation
-	Asks(t Tenant, id RunID) iter.Seq2[AskRecord, error]
+	LateResults(t Tenant, id RunID) iter.Seq2[Late, error]                           // by arrival
+	Answers(s Subject, r RunnerID) iter.Seq2[AskRecord, error]                       // asks of the runner, open and answered, by creation
+	Asks(t Tenant, id RunID) iter.Seq2[AskRecord, error]                             // by creation
 
 	Runner(s Subject, id RunnerID) (Runner, error)
-	RunnerOfAll(id RunnerID) (Runner, error) // for authentication: the bearer names the runner, the row its subject
-	Runners(s Subject) iter.Seq2[Runner, error]
-	RunnersOfTenant(t Tenant) iter.Seq2[Runner, error]
+	RunnerOfAll(id RunnerID) (Runner, error)           // for authentication: the bearer names the runner, the row its subject
+	Runners(s Subject) iter.Seq2[Runner, error]        // by creation
+	RunnersOfTenant(t Tenant) iter.Seq2[Runner, error] // by creation
 	PairingByDevice(code Hash) (Pairing, error)
 	PairingByUserCode(code string) (Pairing, error)
-	Revocations(after int64) iter.Seq2[Revocation, error]
+	Revocations(after int64) iter.Seq2[Revocation, error] // ascending; after 0: from the start
 
-	Audit(s Subject, after int64, limit int) iter.Seq2[AuditEntry, error]
+	Audit(s Subject, after int64, limit int) iter.Seq2[AuditEntry, error] // ascending; after 0: from the start
 	Idempotent(t Tenant, operation, key string) (Idempotent, error)
 
 	// AllDueSteps are steps in a non-terminal state with Due at or before now, oldest first; AllDueTimers likewise. In a Tx
 	// they are claimed: another gateway does not get the same rows until the transaction ends.
 	AllDueSteps(now time.Time, limit int) iter.Seq2[Step, error]
 	AllDueTimers(now time.Time, limit int) iter.Seq2[Timer, error]
-	// AllRunnersHolding are runners that have steps in state accepted, with the subject of each.
+	// AllRunnersHolding are runners that have steps in state accepted, with the subject of each, by id.
 	AllRunnersHolding() iter.Seq2[Runner, error]
-	// AllQueuedSubjects are subjects that have steps in state queued.
+	// AllQueuedSubjects are subjects that have steps in state queued, by name.
 	AllQueuedSubjects() iter.Seq2[Subject, error]
 }
 
@@ -138,15 +148,15 @@ type Tx interface {
 	PutWorkflow(Workflow) error
 	PutDefinition(hash Hash, doc []byte) error // keeps the first
 
-	CreateRun(Run) error // ErrConflict when it exists
+	CreateRun(Run) error // ErrConflict when it exists; its log is empty, whatever LastSeq says
 	// Append adds events to a run's log and sets its status. It is conditional: the log's last sequence must be
-	// events[0].Seq - 1, and the run not terminal.
+	// events[0].Seq - 1, and the run not terminal. Without events it only sets the status.
 	Append(t Tenant, id RunID, status string, at time.Time, events []Event) error
 	PutTimer(Timer) error // replaces one of the same id
 	DeleteTimer(t Tenant, id RunID, timer string) error
 	DeleteTimers(t Tenant, id RunID) error
 
-	CreateStep(Step) error // ErrConflict when it exists
+	CreateStep(Step) error // ErrConflict when it exists; ErrNotFound when the subject has no such run
 	// MoveStep replaces the mutable members of a step, if it is still in the state, with the runner and seq, of expect.
 	MoveStep(expect Fence, next Step) error
 
@@ -154,7 +164,8 @@ type Tx interface {
 	// MoveRunner replaces the mutable members of a runner if its epoch is still expect. Cursor and family are not among
 	// them: NextSeq and MoveFamily move those.
 	MoveRunner(expect int64, next Runner) error
-	// NextSeq takes the runner's next cursor value. It never gives one twice.
+	// NextSeq takes the runner's next cursor value. It never gives one twice. ErrConflict when the subject has no such
+	// runner, or it was revoked.
 	NextSeq(s Subject, id RunnerID) (int64, error)
 	// RaiseCursor lifts the cursor to at least seq.
 	RaiseCursor(s Subject, id RunnerID, seq int64) error
@@ -177,6 +188,7 @@ type Tx interface {
 	PutIdempotent(Idempotent) error // ErrConflict when it exists
 
 	// AllForget deletes what is past its time: sessions, sign-ins, pairings, idempotency records (older than 24 h), late
-	// results. It returns how many rows went.
+	// results (7 days); now is wall time. It returns how many rows went. It deletes some hundred at once: whoever gets more
+	// than nothing calls again, in a transaction of its own.
 	AllForget(now time.Time) (int, error)
 }

@@ -12,6 +12,7 @@ type conn struct {
 	db    *sql.DB // of this one connection
 	sql   *sql.Conn
 	stmts map[string]*sql.Stmt
+	bytes int // of documents in what was written
 }
 
 // connect opens the database. The connector's pool is held to one connection, which is taken for good.
@@ -66,6 +67,7 @@ func (c *conn) exec(text string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	c.count(args)
 	res, err := s.ExecContext(context.Background(), args...)
 	if err != nil {
 		return 0, err
@@ -79,11 +81,20 @@ func (c *conn) insert(text string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	c.count(args)
 	res, err := s.ExecContext(context.Background(), args...)
 	if err != nil {
 		return 0, err
 	}
 	return res.LastInsertId()
+}
+
+func (c *conn) count(args []any) {
+	for _, a := range args {
+		if b, ok := a.([]byte); ok {
+			c.bytes += len(b)
+		}
+	}
 }
 
 // A scanner is a row to read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -163,5 +164,40 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 	}
 	if after := count(); after != before {
 		t.Errorf("%d statements, then %d", before, after)
+	}
+}
+
+func TestAPanicSaysWhereItWas(t *testing.T) {
+	s, _ := openWith(t, Options{})
+	for name, fn := range map[string]func(store.Tx) error{
+		"text":    func(store.Tx) error { panic("broken invariant") },
+		"runtime": func(store.Tx) error { var none []int; return fmt.Errorf("%d", none[3]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				err, ok := recover().(error)
+				if !ok || !strings.Contains(err.Error(), "TestAPanicSaysWhereItWas") {
+					t.Errorf("recovered %v", err)
+				}
+			}()
+			_ = s.Update(t.Context(), fn)
+		})
+	}
+}
+
+func TestLargeDocumentsDoNotFillTheLogInOneCommit(t *testing.T) {
+	s, _ := openWith(t, Options{})
+	before := s.Commits()
+	var fns []func(store.Tx) error
+	for i := range 6 {
+		fns = append(fns, func(tx store.Tx) error { return tx.PutMeta(fmt.Sprint(i), make([]byte, groupBytes*2/5)) })
+	}
+	for _, err := range together(t, s, fns...) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := s.Commits() - before; n != 2 { // three and three
+		t.Errorf("%d commits, want 2", n)
 	}
 }

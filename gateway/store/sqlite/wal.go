@@ -5,7 +5,7 @@ import "sync/atomic"
 // The write-ahead log, in pages of 4 KiB. A start reads what is in it, so it is kept under 16 MB (performance.md, P9).
 const (
 	walCopy  = 1000 // with so many that the database does not have, they are copied
-	walForce = 3000 // from here the writer waits, a little, for readers that keep the log from starting anew
+	walForce = 2500 // from here the writer waits, a little, for readers that keep the log from starting anew
 	walStep  = 500  // what did not work is tried again when the log has grown by so many
 )
 
