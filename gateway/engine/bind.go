@@ -128,7 +128,7 @@ func (t *turn) resolve(n *node) (map[string]value, *problem) {
 		if _, bound := in[e.port]; !e.carries || bound {
 			continue
 		}
-		v, ok := t.lookup(e.from, e.output)
+		v, ok := t.route(e)
 		switch {
 		case ok && v.lost:
 			return nil, lost(e.port)

@@ -7,17 +7,17 @@ import (
 	"runnerd/internal/wire"
 )
 
-// A runClock adds up how long a run has been going, apart from the time in which all it waits for stands in a queue (design,
-// section 4). It counts in store time, so that jumps of the wall clock and, where the store's clock stands still, downtime do
+// A runClock adds up how long a run has been going, apart from the time in which all it waits for stands in a queue or is up
+// to a person (design, section 4). It counts in store time, so that jumps of the wall clock and, where the store's clock stands still, downtime do
 // not count either. It starts and stops only at events that carry the time, so that every fold of the log agrees.
 //
-//	             +-- an active node that is not queued --+
+//	             +-- an active node that works ----------+
 //	             |                                       v
 //	      +---------+                               +---------+
 //	----> | stopped |                               | running |  timer "run:<turn>" at what is left
 //	      +---------+                               +---------+
 //	             ^                                       |
-//	             +-- none, or only queued steps ---------+
+//	             +-- none, or only waiting ones ---------+
 type runClock struct {
 	on    bool
 	turn  int64 // how often it was started; names the timer, so that an old one is known
@@ -48,6 +48,7 @@ const (
 	runTimer   = "run:"
 	delayTimer = "delay:"
 	retryTimer = "retry:"
+	gateTimer  = "gate:"
 )
 
 // working reports whether the run's clock should run.
@@ -56,7 +57,7 @@ func (s *State) working() bool {
 		return false
 	}
 	for i := range s.nodes {
-		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseQueued {
+		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseQueued && n.phase != phaseSuspended {
 			return true
 		}
 	}

@@ -20,7 +20,8 @@ const maxRunID = 108
 
 // Decide says what one input leads to. It changes neither the workflow nor the state, and gives the same answer to the same
 // question; the only randomness is in Env.Fence. The errors are ErrStale, when the input is about something that is over or
-// was never asked for, ErrMasked, and broken invariants: a caller's mistake, or a log that does not fit the workflow.
+// was never asked for; what Refused knows, when somebody asked for what cannot be; ErrMasked; and broken invariants: a caller's
+// mistake, or a log that does not fit the workflow.
 func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 	if s == nil {
 		s = NewState(wf)
@@ -31,7 +32,7 @@ func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 	_, first := in.(Created)
 	switch {
 	case s.Terminal(), first != (s.begun == nil):
-		return Decision{}, ErrStale
+		return Decision{}, s.refusal(in)
 	case !first && s.begun.Masked != nil && !s.begun.revealed:
 		return Decision{}, ErrMasked
 	}
@@ -48,6 +49,16 @@ func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 	}
 	t.keepTime()
 	return Decision{Events: t.events, Effects: t.effects, Next: t.s}, nil
+}
+
+// refusal is what an input is told that comes before the beginning or after the end.
+func (s *State) refusal(in Input) error {
+	if r, ok := in.(Resolve); ok {
+		if _, _, err := s.interrupt(r.NodeID, r.InterruptID); err != nil {
+			return err
+		}
+	}
+	return ErrStale
 }
 
 // A turn is one decision in the making: s is the state after the events so far. Once err is set nothing more happens.
@@ -77,6 +88,8 @@ func (t *turn) input(in Input) bool {
 		t.stepPhase(in)
 	case TimerFired:
 		return t.timerFired(in)
+	case Resolve:
+		return t.resolveInterrupt(in)
 	case Cancel:
 		t.cancel(in)
 	default:

@@ -5,7 +5,8 @@
 //
 //	           +--------------------------- Decide ---------------------------+
 //	Workflow --|                                                              |--> Events  (appended, then folded)
-//	State -----|  created, step done, step failed, progress, timer, cancel    |--> Effects (dispatch, timer, stop)
+//	State -----|  created, step done, step failed, progress, timer, cancel,   |--> Effects (dispatch, timer, stop)
+//	           |  answer                                                      |
 //	Input -----|                                                              |
 //	           +--------------------------------------------------------------+
 //
@@ -15,7 +16,9 @@
 //
 //	           Created                +--> completed   nothing is left to do
 //	pending -----------------> running+--> failed      a failure that no edge takes, a ceiling, a type that is not here
-//	                                  +--> cancelled   Cancel
+//	                           |  ^   +--> cancelled   Cancel
+//	            an open        v  | answered
+//	            interrupt     waiting-*
 //
 // A node, with what it waits for while it is running:
 //
@@ -26,6 +29,7 @@
 //	   | or disabled               |    v                                |
 //	   v                           |  [retry] --timer--> next attempt    |
 //	skipped                        |  [timer] --timer--> the node's end  |
+//	                               |  [suspended] --answer--> its end    |
 //	                               +-------------------------------------+
 //
 // # Types of node
@@ -57,6 +61,14 @@
 // Trust (wire section 13) is kept by output. What a run was started with, and what stands in a definition, is trusted; what a
 // runner returned is not, nor is anything composed with it. Untrusted values go into a model's messages through package
 // fence alone, and choose neither tool, provider, model nor format.
+//
+// An interrupt (gate.go, resolve.go) is answered by the input Resolve and by nothing else, so no output can advance a gate. The
+// engine counts votes, checks values, correlation and deadlines; who may answer is for the caller to say, in Resolve.Authorized
+// and Resolve.By. Where approvers are listed a vote counts under the caller's own name, since a name in a body proves nothing;
+// elsewhere under the name that it gives (wire 7.2). A rejection fails the node unless an edge leaves it whose sourceOutput is
+// "reject"; then that edge alone goes on. refine opens the gate anew, under another id; ask puts a clarification on top of the
+// gate, which keeps its votes and its deadline. What is said by token alone, and every external event, is untrusted. A run is
+// called waiting as soon as one interrupt is open, whatever else goes on: that is what somebody has to know.
 //
 // What a log may not hold is not in it: sensitive variables, and the runner that a run asks for (wire 14.10: copied history
 // carries no runner id). State.Reveal gives both back from the request that the store keeps, and until then Decide says

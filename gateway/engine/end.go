@@ -111,27 +111,42 @@ func (t *turn) cut(reason string) {
 		if n.status != nodeActive {
 			continue
 		}
-		undo := Effect(Stop{t.s.wf.nodes[i].stepID(), reason})
-		asked := func(e Effect) bool { d, ok := e.(Dispatch); return ok && d.NodeID == id }
-		if n.phase == phaseTimer || n.phase == phaseRetry {
-			timer := t.nodeTimer(prefixOf(n.phase), i)
-			undo = ClearTimer{timer}
-			asked = func(e Effect) bool { s, ok := e.(SetTimer); return ok && s.ID == timer }
-		}
-		if kept := slices.DeleteFunc(t.effects, asked); len(kept) < len(t.effects) {
-			t.effects = kept
-		} else {
-			t.effect(undo)
-		}
+		t.abandon(i, reason)
 		t.emit(TypeNodeCancelled, id, "", nodeEnded{id, reason})
 	}
 }
 
-func prefixOf(p phase) string {
-	if p == phaseRetry {
-		return retryTimer
+// abandon takes back what an active node waits for.
+func (t *turn) abandon(i int, reason string) {
+	n := &t.s.nodes[i]
+	switch n.phase {
+	case phaseQueued, phaseAccepted:
+		id := t.s.wf.nodes[i].stepID()
+		t.undo(Stop{id, reason}, func(e Effect) bool { d, ok := e.(Dispatch); return ok && d.StepID == id })
+	case phaseTimer:
+		t.clearTimer(t.nodeTimer(delayTimer, i))
+	case phaseRetry:
+		t.clearTimer(t.nodeTimer(retryTimer, i))
+	case phaseSuspended:
+		for g := n.gate; g != nil; g = g.under {
+			if g.timeout > 0 {
+				t.clearTimer(g.timer())
+			}
+		}
 	}
-	return delayTimer
+}
+
+func (t *turn) clearTimer(id string) {
+	t.undo(ClearTimer{id}, func(e Effect) bool { s, ok := e.(SetTimer); return ok && s.ID == id })
+}
+
+// undo leaves out what this very decision asked for, else asks for the contrary.
+func (t *turn) undo(contrary Effect, asked func(Effect) bool) {
+	if kept := slices.DeleteFunc(t.effects, asked); len(kept) < len(t.effects) {
+		t.effects = kept
+		return
+	}
+	t.effect(contrary)
 }
 
 // complete ends a run of which nothing is left.

@@ -22,7 +22,8 @@ func (s *State) fold(e Event) error {
 	case TypeProviderUsage:
 		return s.cost.add(e.Payload)
 	case TypeNodeStarted, TypeNodeCompleted, TypeNodeFailed, TypeNodeSkipped, TypeNodeCancelled, TypeNodeRetried,
-		TypeOutputChunk, TypeStepAccepted, TypeStepQueued:
+		TypeOutputChunk, TypeStepAccepted, TypeStepQueued, TypeNodeSuspended, TypeInterruptRequested, TypeApprovalReceived,
+		TypeInterruptResolved, TypeNodeResumed:
 		i, ok := s.wf.index[e.NodeID]
 		if !ok {
 			return fmt.Errorf("workflow %s has no node %q", s.wf.ID, e.NodeID)
@@ -100,6 +101,11 @@ func (s *State) foldNode(i int, e Event) error {
 		n.phase = phaseQueued
 	case TypeOutputChunk:
 		return n.stream.fold(e.Payload)
+	case TypeNodeSuspended, TypeInterruptRequested, TypeApprovalReceived, TypeInterruptResolved, TypeNodeResumed:
+		if kind, _ := typeOf(s.wf.nodes[i].typeID); kind.resume == nil {
+			return errOrder
+		}
+		return n.foldInterrupt(e)
 	}
 	if n.status != nodeActive {
 		s.active--
@@ -111,4 +117,5 @@ func (n *nodeState) end(status nodeStatus, e Event) {
 	n.status, n.phase, n.ended, n.payload = status, phaseNone, e.Timestamp, e.Payload
 	n.untrusted = e.ContentTrust != Trusted
 	n.stream = stream{}
+	n.closeGate(status)
 }

@@ -47,6 +47,9 @@ func (t *turn) arrival(e *edge) arrival {
 	case nodeFailedStatus:
 		return failed
 	case nodeCompletedStatus:
+		if t.refusedBy(e) {
+			return nothing
+		}
 		if e.condition == nil || e.condition.kind == whenExpression || e.condition.holds(t.left(e)) {
 			return success
 		}
@@ -117,6 +120,8 @@ func (t *turn) do(i int, a act) {
 		t.completeWith(i, a)
 	case *problem:
 		t.failNode(i, a)
+	case suspend:
+		t.suspend(i, a)
 	case sleep:
 		t.effect(SetTimer{t.nodeTimer(delayTimer, i), time.Duration(a)})
 	case step:

@@ -12,9 +12,11 @@ import (
 type nodeType struct {
 	waits    phase                                    // what a node of this type waits for once it has started
 	requires []string                                 // runtime capabilities (wire 11.2)
+	routes   bool                                     // an approval's decision chooses among the edges that leave a node of this type
 	tool     func(*node) string                       // the tool that a node of this type calls; nil or empty: none
-	start    func(*call) act                          // gives done, *problem, sleep or step
+	start    func(*call) act                          // gives done, *problem, sleep, step or suspend
 	wake     func(*call) act                          // after sleep
+	resume   func(*call, *gate) act                   // after suspend
 	outputs  func(*node, *stepOutput) json.RawMessage // of a step, as the node's
 }
 
@@ -76,6 +78,12 @@ func typeOf(id string) (nodeType, bool) {
 		return nodeType{waits: phaseQueued, tool: always(toolOpenAPI), start: openapiStep, outputs: resultOutput}, true
 	case "core.ai.callPrompt", "core.ai.generateFromPrompt", "core.ai.chatCompletion", "core.ai.structuredOutput", "core.ai.toolCalling":
 		return nodeType{waits: phaseQueued, tool: mcpTool, start: modelStep, outputs: modelOutputs}, true
+	case "core.approvalGate":
+		return nodeType{routes: true, start: approvalGate, resume: resumeGate}, true
+	case "core.clarificationGate":
+		return nodeType{start: clarificationGate, resume: resumeGate}, true
+	case "core.interrupt":
+		return nodeType{routes: true, start: interruptNode, resume: resumeGate}, true
 	case "conformance.requiresMissing":
 		return nodeType{requires: []string{"conformance.never-provided"}, start: noop}, true
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"time"
 
 	"runnerd/internal/wire"
 )
@@ -18,9 +19,16 @@ const (
 	TypeNodeSkipped   = "node.skipped"
 	TypeNodeCancelled = "node.cancelled"
 	TypeNodeRetried   = "node.retried"
+	TypeNodeSuspended = "node.suspended"
+	TypeNodeResumed   = "node.resumed"
 	TypeOutputChunk   = "output.chunk"
 	TypeProviderUsage = "provider.usage"
 	TypeCapBreached   = "cap.breached"
+
+	TypeInterruptRequested    = "interrupt.requested"
+	TypeInterruptResolved     = "interrupt.resolved"
+	TypeApprovalReceived      = "approval.received"
+	TypeClarificationResolved = "clarification.resolved"
 )
 
 // Our own types, which only the debug mode shows (wire 6.1 and 6.3). They say when the run's clock ran, and hold neither a
@@ -44,6 +52,8 @@ const (
 	codeNodeFailed     = "node_failed" // core.fail, unless it names another
 	codeUnsupported    = "expression_not_supported"
 	codeUntrusted      = "untrusted_content_refused" // untrusted content would have chosen what only an author may
+	codeRejected       = "approval_rejected"
+	codeExpired        = "interrupt_expired"
 
 	codeInvalidInput = string(wire.CodeInvalidInput)
 	codeTooLarge     = string(wire.CodeResultTooLarge)
@@ -115,6 +125,69 @@ type nodeRetried struct {
 type nodeEnded struct { // node.skipped, node.cancelled
 	NodeID string `json:"nodeId"`
 	Reason string `json:"reason"`
+}
+
+type nodeSuspended struct {
+	NodeID      string `json:"nodeId"`
+	InterruptID string `json:"interruptId"`
+	Kind        string `json:"kind"`
+	Key         string `json:"key"`
+}
+
+// suspendRequest is closed: what identifies it stands on node.suspended (wire section 12).
+type suspendRequest struct {
+	Kind         string          `json:"kind"`
+	Key          string          `json:"key"`
+	Data         json.RawMessage `json:"data"`
+	ResumeSchema json.RawMessage `json:"resumeSchema,omitzero"`
+	TimeoutMs    int64           `json:"timeoutMs,omitzero"`
+}
+
+func (p *suspendRequest) timeout() time.Duration {
+	return time.Duration(min(max(p.TimeoutMs, 0), maxWait)) * time.Millisecond
+}
+
+type interruptResolved struct {
+	NodeID      string          `json:"nodeId"`
+	InterruptID string          `json:"interruptId"`
+	Kind        string          `json:"kind"`
+	ResumeValue json.RawMessage `json:"resumeValue"`
+	RunID       string          `json:"runId"`
+	ResolvedAt  time.Time       `json:"resolvedAt"`
+	ResolvedBy  string          `json:"resolvedBy,omitzero"`
+}
+
+type nodeResumed struct {
+	NodeID      string          `json:"nodeId"`
+	InterruptID string          `json:"interruptId"`
+	ResumeValue json.RawMessage `json:"resumeValue"`
+}
+
+// approvalReceived carries three members beside the protocol's: the interrupt, the name that the vote counts under, and how
+// the vote stands with it.
+type approvalReceived struct {
+	NodeID         string          `json:"nodeId"`
+	InterruptID    string          `json:"interruptId"`
+	Action         string          `json:"action"`
+	DecidedBy      string          `json:"decidedBy,omitzero"`
+	DecidedAt      time.Time       `json:"decidedAt"`
+	Voter          string          `json:"voter,omitzero"`
+	Votes          *tally          `json:"votes,omitzero"`
+	Comment        string          `json:"comment,omitzero"`
+	RefineFeedback json.RawMessage `json:"refineFeedback,omitzero"`
+	Edited         json.RawMessage `json:"editedArtifactData,omitzero"`
+}
+
+type tally struct {
+	Accepted int `json:"accepted"`
+	Rejected int `json:"rejected"`
+	Required int `json:"required"`
+}
+
+type clarificationResolved struct {
+	NodeID     string          `json:"nodeId"`
+	Answers    json.RawMessage `json:"answers"`
+	AnsweredBy string          `json:"answeredBy,omitzero"`
 }
 
 type stepPhase struct {

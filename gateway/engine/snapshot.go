@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -22,12 +23,13 @@ type RunSnapshot struct {
 	Metadata      json.RawMessage            `json:"metadata"`
 	Configurable  json.RawMessage            `json:"configurable"`
 	Metrics       *Metrics                   `json:"metrics,omitzero"`
+	Interrupt     *Interrupt                 `json:"interrupt,omitzero"` // only with ShowInterrupt
 	EngineVersion string                     `json:"engineVersion"`
 	LogVersion    int                        `json:"eventLogSchemaVersion"`
 }
 
-// A NodeSnapshot is where a node stands: status pending, running, completed, failed, skipped or cancelled; and while it runs,
-// what it waits for: queued, accepted, timer or retry.
+// A NodeSnapshot is where a node stands: status pending, running, suspended, completed, failed, skipped or cancelled; and while
+// it runs, what it waits for: queued, accepted, timer or retry.
 type NodeSnapshot struct {
 	Status      string         `json:"status"`
 	Phase       string         `json:"phase,omitzero"`
@@ -82,11 +84,17 @@ func (c *cost) add(payload json.RawMessage) error {
 	return nil
 }
 
+// A SnapshotOption asks for more than everybody may see.
+type SnapshotOption uint8
+
+// ShowInterrupt adds what the run waits for, for a caller who may answer it (wire 7.4).
+const ShowInterrupt SnapshotOption = iota + 1
+
 // Snapshot is the document of a run's state. Sensitive variables are masked, and so is the runner that the run asked for; it
 // is the same before and after Reveal.
-func Snapshot(wf *Workflow, s *State) RunSnapshot {
+func Snapshot(wf *Workflow, s *State, options ...SnapshotOption) RunSnapshot {
 	doc := RunSnapshot{
-		RunID: s.runID, WorkflowID: wf.ID, Status: s.status, CompletedAt: when(s.ended), EngineVersion: EngineVersion, LogVersion: LogVersion,
+		RunID: s.runID, WorkflowID: wf.ID, Status: Status(s), CompletedAt: when(s.ended), EngineVersion: EngineVersion, LogVersion: LogVersion,
 		Variables: map[string]json.RawMessage{}, NodeStates: map[string]NodeSnapshot{}, Tags: []string{},
 		Metadata: json.RawMessage("{}"), Configurable: json.RawMessage("{}"),
 	}
@@ -99,6 +107,13 @@ func Snapshot(wf *Workflow, s *State) RunSnapshot {
 		doc.NodeStates[id] = s.node(i)
 		if n.status == nodeActive && doc.CurrentNodeID == "" && !s.Terminal() {
 			doc.CurrentNodeID = id
+		}
+	}
+	if i := s.waiting(); i >= 0 {
+		doc.CurrentNodeID = wf.nodes[i].id
+		if slices.Contains(options, ShowInterrupt) {
+			in := s.interruptOf(i, s.nodes[i].gate)
+			doc.Interrupt = &in
 		}
 	}
 	if s.status == StatusFailed {
@@ -144,8 +159,11 @@ func (s *State) describe(doc *RunSnapshot) {
 func (s *State) node(i int) NodeSnapshot {
 	n := &s.nodes[i]
 	doc := NodeSnapshot{Status: n.status.String(), Phase: n.phase.String(), Attempts: n.attempts, StartedAt: when(n.started), CompletedAt: when(n.ended)}
-	if n.phase == phaseQueued || n.phase == phaseAccepted {
+	switch n.phase {
+	case phaseQueued, phaseAccepted:
 		doc.StepID = s.wf.nodes[i].stepID()
+	case phaseSuspended: // the protocol's word for it (wire 5.2)
+		doc.Status, doc.Phase = "suspended", ""
 	}
 	if n.status == nodeFailedStatus {
 		doc.Error = errorOf(n.payload)

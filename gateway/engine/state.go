@@ -15,6 +15,10 @@ const (
 	StatusCompleted = "completed"
 	StatusFailed    = "failed"
 	StatusCancelled = "cancelled"
+
+	StatusWaitingApproval = "waiting-approval"
+	StatusWaitingInput    = "waiting-input"
+	StatusWaitingExternal = "waiting-external"
 )
 
 // A State is the fold of a run's log: everything that Decide looks at. It is a value of one run of one workflow; Clone it
@@ -64,14 +68,17 @@ func (s nodeStatus) String() string {
 type phase uint8
 
 const (
-	phaseNone     phase = iota
-	phaseQueued         // its step, for a runner
-	phaseAccepted       // its step, for a result
-	phaseTimer          // its own timer
-	phaseRetry          // its next attempt
+	phaseNone      phase = iota
+	phaseQueued          // its step, for a runner
+	phaseAccepted        // its step, for a result
+	phaseTimer           // its own timer
+	phaseRetry           // its next attempt
+	phaseSuspended       // a person, or a system outside: its interrupt
 )
 
-func (p phase) String() string { return [...]string{"", "queued", "accepted", "timer", "retry"}[p] }
+func (p phase) String() string {
+	return [...]string{"", "queued", "accepted", "timer", "retry", "suspended"}[p]
+}
 
 type nodeState struct {
 	status    nodeStatus
@@ -82,6 +89,8 @@ type nodeState struct {
 	ended     time.Time
 	payload   json.RawMessage // of the event that ended it, or of node.retried
 	stream    stream
+	gate      *gate // its last interrupt; replaced, never changed
+	asks      int   // interrupts so far
 }
 
 // ErrStale means that the input is about something that is no longer outstanding: the caller ignores it.
@@ -124,8 +133,14 @@ func (s *State) Terminal() bool {
 	return s.status == StatusCompleted || s.status == StatusFailed || s.status == StatusCancelled
 }
 
-// Status is the run's status of wire 5.2.
-func Status(s *State) string { return s.status }
+// Status is the run's status of wire 5.2. A run that waits for somebody says so whatever else goes on beside it: that is what
+// somebody has to know.
+func Status(s *State) string {
+	if i := s.waiting(); i >= 0 {
+		return s.nodes[i].gate.status()
+	}
+	return s.status
+}
 
 // Reveal gives back the values that the log holds masked: sensitive inputs, and the runner that the run asks for by name.
 // Both are objects, as the client sent them with the run. Without anything masked it does nothing.

@@ -98,6 +98,13 @@ func (t *turn) timerFired(in TimerFired) bool {
 			kind, _ := typeOf(s.wf.nodes[i].typeID)
 			t.do(i, kind.wake(&call{t, &s.wf.nodes[i], nil, &s.begun.options}))
 			return true
+		case phase == phaseSuspended:
+			for g := s.nodes[i].gate; g != nil; g = g.under {
+				if g.timeout > 0 && in.ID == g.timer() {
+					t.expire(i, g)
+					return true
+				}
+			}
 		}
 	}
 	t.err = ErrStale

@@ -188,23 +188,31 @@ func (p *parser) triggers(o object) {
 	}
 }
 
-// schema compiles the workflow's own schema of configurable. References are refused: with a few that double, an author could
-// have a check take for ever, and this one is made while other runs wait.
+// schema compiles the workflow's own schema of configurable.
 func (p *parser) schema(path string, raw jsontext.Value) {
+	var err error
+	if p.wf.options, err = compileSchema(raw); err != nil {
+		p.fail(path, "%v", err)
+	}
+}
+
+// compileSchema reads a schema of a workflow's author. References are refused: with a few that double, an author could have a
+// check take for ever, and these are made while other runs wait.
+func compileSchema(raw jsontext.Value) (*schema.Schema, error) {
 	for d := jsontext.NewDecoder(bytes.NewReader(raw)); ; {
 		token, err := d.ReadToken()
 		if err != nil {
 			break
 		}
 		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n%2 == 1 && strings.HasSuffix(strings.ToLower(token.String()), "ref") {
-			p.fail(path, "may not refer to other schemas: it has a %q", token.String())
-			return
+			return nil, fmt.Errorf("may not refer to other schemas: it has a %q", token.String())
 		}
 	}
-	var err error
-	if p.wf.options, err = schema.Compile(raw); err != nil {
-		p.fail(path, "is not a JSON Schema: %v", err)
+	s, err := schema.Compile(raw)
+	if err != nil {
+		return nil, fmt.Errorf("is not a JSON Schema: %w", err)
 	}
+	return s, nil
 }
 
 func (p *parser) known(id string) bool { _, ok := p.wf.index[id]; return ok }

@@ -75,7 +75,10 @@ func (w *world) do(in engine.Input) error {
 	w.tb.Helper()
 	before := snapshot(w.wf, w.s)
 	d, err := engine.Decide(w.wf, w.s, in, w.env())
-	if errors.Is(err, engine.ErrStale) {
+	if errors.Is(err, engine.ErrStale) || engine.Refused(err) {
+		if diff := cmp.Diff(before, snapshot(w.wf, w.s)); diff != "" {
+			w.tb.Fatalf("%T was refused and changed the state:\n%s", in, diff)
+		}
 		return err
 	}
 	if err != nil {
@@ -118,8 +121,10 @@ func (w *world) allowed(d engine.Decision) {
 			w.tb.Fatalf("the terminal event must be the last and only one: %s", show(d))
 		}
 	}
-	if err := w.schemas.Document("run-snapshot", []byte(snapshot(w.wf, d.Next))); err != nil {
-		w.tb.Fatalf("snapshot %s: %v", snapshot(w.wf, d.Next), err)
+	for _, doc := range []string{snapshot(w.wf, d.Next), whole(w.wf, d.Next)} {
+		if err := w.schemas.Document("run-snapshot", []byte(doc)); err != nil {
+			w.tb.Fatalf("snapshot %s: %v", doc, err)
+		}
 	}
 }
 
@@ -134,7 +139,7 @@ func (w *world) refolded(in engine.Input, d engine.Decision) {
 	if diff := cmp.Diff(show(d), show(again)); diff != "" {
 		w.tb.Fatalf("%T: the state folded from the log decides otherwise (-kept +folded):\n%s", in, diff)
 	}
-	if diff := cmp.Diff(snapshot(w.wf, d.Next), snapshot(w.wf, w.fold(slices.Concat(w.log, d.Events)))); diff != "" {
+	if diff := cmp.Diff(whole(w.wf, d.Next), whole(w.wf, w.fold(slices.Concat(w.log, d.Events)))); diff != "" {
 		w.tb.Fatalf("%T: the next state is not the fold of the log (-next +folded):\n%s", in, diff)
 	}
 }
@@ -181,6 +186,12 @@ func described(effects []engine.Effect) (lines []string) {
 
 func snapshot(wf *engine.Workflow, s *engine.State) string {
 	doc, _ := json.MarshalIndent(engine.Snapshot(wf, s), "", " ")
+	return string(doc)
+}
+
+// whole is the snapshot for somebody who may answer.
+func whole(wf *engine.Workflow, s *engine.State) string {
+	doc, _ := json.MarshalIndent(engine.Snapshot(wf, s, engine.ShowInterrupt), "", " ")
 	return string(doc)
 }
 
@@ -234,6 +245,26 @@ func (w *world) result(step, output string) {
 	w.mustDo(engine.StepEnded{StepID: step, Output: json.RawMessage(output), Runner: "rnr_secret", UsedFor: engine.UsedFor{Provider: "echo", Model: "m1"}})
 }
 
+// answer resolves a node's interrupt as somebody with the scope for it.
+func (w *world) answer(node, by, value string) error {
+	w.tb.Helper()
+	return w.do(engine.Resolve{NodeID: node, Value: json.RawMessage(value), By: by, Authorized: true})
+}
+
+func (w *world) mustAnswer(node, by, value string) {
+	w.tb.Helper()
+	if err := w.answer(node, by, value); err != nil {
+		w.tb.Fatalf("answer of %s to %s: %v", by, node, err)
+	}
+}
+
+func (w *world) is(status string) {
+	w.tb.Helper()
+	if got := engine.Status(w.s); got != status {
+		w.tb.Errorf("status %s, want %s: %v", got, status, w.story())
+	}
+}
+
 func (w *world) lose(step, outcome string) {
 	w.tb.Helper()
 	delete(w.steps, step)
@@ -268,6 +299,8 @@ func (w *world) story() []string {
 		var p struct {
 			Error                    struct{ Code string }
 			Kind, Reason, Chunk      string
+			Action, InterruptID      string
+			ResumeValue, Answers     json.RawMessage
 			IsLast                   bool
 			Attempt                  int
 			Outputs                  json.RawMessage
@@ -293,6 +326,14 @@ func (w *world) story() []string {
 			line += fmt.Sprintf(" attempt %d after %dms", p.Attempt, p.DelayMs)
 		case engine.TypeRunCompleted:
 			line += " " + string(p.Outputs)
+		case engine.TypeNodeSuspended:
+			line += " " + p.Kind + " " + p.InterruptID
+		case engine.TypeApprovalReceived:
+			line += " " + p.Action
+		case engine.TypeClarificationResolved:
+			line += " " + string(p.Answers)
+		case engine.TypeInterruptResolved:
+			line += " " + string(p.ResumeValue)
 		case engine.TypeCapBreached:
 			line += fmt.Sprintf(" %s limit %d observed %d", p.Kind, p.Limit, p.Observed)
 		}
