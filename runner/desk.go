@@ -23,7 +23,7 @@ type task struct {
 	frame    wire.Dispatch // until it is finished
 	plan     *step.Plan    // nil until the providers are known
 	phase    string        // wire.Phase...
-	told     bool          // a report that carried the accept was answered
+	told     string        // the phase that a report has told of; empty: not even the accept
 	since    time.Time
 	provider string
 	model    string

@@ -19,11 +19,19 @@ type trickle struct {
 	n       int64           // the last number
 	skipped int             // bytes that found no room since
 	last    time.Time       // when a piece was last numbered
+	begun   time.Time       // when the text began to wait
 }
 
+// settle is how long a text waits at least: a step that ends within it is told by its result alone, and the words that a
+// backend prints at once are one piece.
+const settle = 2 * time.Millisecond
+
 // add takes the next piece of output. It reports whether it is the first that waits.
-func (t *trickle) add(delta string) bool {
+func (t *trickle) add(delta string, now time.Time) bool {
 	first := len(t.text) == 0
+	if first {
+		t.begun = now
+	}
 	if t.waiting()+len(delta) > mostWaiting {
 		t.skipped += len(delta)
 		return false
@@ -49,7 +57,16 @@ func (t *trickle) due(every time.Duration) time.Time {
 	if len(t.text) == 0 {
 		return time.Time{}
 	}
-	return t.last.Add(every)
+	due := t.last.Add(every)
+	if settled := t.begun.Add(settle); settled.After(due) {
+		due = settled
+	}
+	return due
+}
+
+func (t *trickle) isDue(now time.Time, every time.Duration) bool {
+	due := t.due(every)
+	return !due.IsZero() && !now.Before(due)
 }
 
 // pieces are what a report of now carries: what was sent and not answered, and a new piece if it is time, of at most room
@@ -61,7 +78,7 @@ func (t *trickle) pieces(ref wire.StepRef, now time.Time, every time.Duration, r
 			return t.sent[:i]
 		}
 	}
-	if n := min(room-used, wire.MaxDelta); len(t.text) > 0 && n >= utf8.UTFMax && !now.Before(t.last.Add(every)) {
+	if n := min(room-used, wire.MaxDelta); n >= utf8.UTFMax && t.isDue(now, every) {
 		n = whole(t.text, n)
 		t.n++
 		t.sent = append(t.sent, wire.Progress{StepRef: ref, N: t.n, Delta: string(t.text[:n])})

@@ -47,7 +47,7 @@ func TestPiecesArriveOnceAndInOrder(t *testing.T) {
 				} else if from.waiting()+len(delta) <= mostWaiting {
 					fmt.Fprintf(&sent, "\n[... %d bytes are not shown here; the result will have them ...]\n%s", from.skipped, delta)
 				}
-				from.add(delta)
+				from.add(delta, now)
 			},
 			"time passes": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "ms")) * time.Millisecond)
@@ -74,17 +74,29 @@ func TestPiecesArriveOnceAndInOrder(t *testing.T) {
 	})
 }
 
+func TestTextOfAStepThatEndsAtOnceIsNotSentTwice(t *testing.T) {
+	var from trickle
+	now := time.Unix(1000, 0)
+	from.add("all", now)
+	if p := from.pieces(wire.StepRef{}, now, wire.ProgressEvery, mostProgress); len(p) != 0 {
+		t.Errorf("sent %+v at once", p)
+	}
+	if due := from.due(wire.ProgressEvery); due.Sub(now) != settle {
+		t.Errorf("due after %v, want %v", due.Sub(now), settle)
+	}
+}
+
 func TestNewPieceWaitsForItsTurn(t *testing.T) {
 	var from trickle
 	ref := wire.StepRef{RunID: "r", StepID: "s", Seq: 1}
 	begun := time.Unix(1000, 0)
-	from.add("one ")
+	from.add("one ", begun.Add(-settle))
 	if n := len(from.pieces(ref, begun, wire.ProgressEvery, mostProgress)); n != 1 {
 		t.Fatalf("%d pieces: the first waits for nothing", n)
 	}
 	from.answered(1)
-	from.add("two ")
-	from.add("three")
+	from.add("two ", begun)
+	from.add("three", begun)
 	if n := len(from.pieces(ref, begun.Add(wire.ProgressEvery-1), wire.ProgressEvery, mostProgress)); n != 0 {
 		t.Errorf("%d pieces before it is time", n)
 	}

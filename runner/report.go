@@ -20,7 +20,6 @@ type draft struct {
 	wire.Report
 	refused int            // of the desk's refusals, the first so many are in it
 	pieces  map[pair]int64 // number of the last piece of each step's output
-	told    []wire.StepRef // accepts
 	sent    time.Duration  // by the clock that counts sleep
 	stock   bool           // it carries the inventory
 }
@@ -48,8 +47,8 @@ func (r *Runner) draft(epoch, n int64) draft {
 		if t.again.Seq > 0 {
 			d.Held = append(d.Held, wire.Held{StepRef: t.again, Phase: wire.PhaseAccepted})
 		}
-		if t.phase == wire.PhaseAccepted && t.cancel == nil && !t.told {
-			d.Accept, d.told = append(d.Accept, t.ref), append(d.told, t.ref)
+		if t.phase == wire.PhaseAccepted && t.cancel == nil && t.told == "" {
+			d.Accept = append(d.Accept, t.ref)
 		}
 		for _, p := range t.output.pieces(t.ref, time.Now(), every, room) {
 			if len(p.Delta) > room {
@@ -120,9 +119,9 @@ func (r *Runner) apply(steps context.Context, d draft, reply wire.ReportReply) e
 // settle takes off the desk what the gateway knows now. The desk is locked.
 func (r *Runner) settle(d draft) error {
 	desk := r.desk
-	for _, ref := range d.told {
-		if t := desk.find(ref); t != nil {
-			t.told = true
+	for _, h := range d.Held {
+		if t := desk.find(h.StepRef); t != nil {
+			t.told = h.Phase
 		}
 	}
 	for at, n := range d.pieces {
@@ -182,7 +181,7 @@ func (r *Runner) adopt(reply wire.ReportReply) error {
 	return nil
 }
 
-// sayWhen is how long the next report can wait: for output that waits for its turn.
+// sayWhen is how long the next report can wait: for output that waits for its turn, and for a step that has begun.
 func (r *Runner) sayWhen() time.Duration {
 	r.mu.Lock()
 	every := time.Duration(r.limits.ProgressEvery) * time.Millisecond
@@ -193,6 +192,9 @@ func (r *Runner) sayWhen() time.Duration {
 	for _, t := range r.desk.tasks {
 		if due := t.output.due(every); !due.IsZero() {
 			wait = min(wait, max(time.Until(due), 0))
+		}
+		if t.phase == wire.PhaseRunning && t.told != wire.PhaseRunning { // soon, unless it ends at once
+			wait = min(wait, max(time.Until(t.since.Add(every)), 0))
 		}
 	}
 	return wait

@@ -51,9 +51,9 @@ func (r *Runner) perform(ctx context.Context, t *task) {
 	}
 	fault.Point("R06")
 	r.desk.mu.Lock()
-	t.phase = wire.PhaseRunning
+	t.phase, t.since = wire.PhaseRunning, now()
 	r.desk.mu.Unlock()
-	r.sayNow()
+	kick(r.wake)
 	log.Info("step started")
 	output := r.exec.Run(ctx, t.plan, func(delta string) { r.progress(t, delta) })
 	r.finish(t, output)
@@ -99,7 +99,7 @@ func (r *Runner) progress(t *task, delta string) {
 		return
 	}
 	r.desk.mu.Lock()
-	first := t.output.add(delta)
+	first := t.output.add(delta, now())
 	r.desk.mu.Unlock()
 	if first {
 		kick(r.wake)
@@ -120,6 +120,7 @@ func (r *Runner) finish(t *task, output []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.phase, t.since, t.cancel, t.plan, t.frame = wire.PhaseFinished, now(), nil, nil, wire.Dispatch{}
+	t.output = trickle{} // the result has it
 	if d.busy {
 		r.sayNow() // a lane is free again
 	}
