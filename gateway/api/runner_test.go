@@ -116,7 +116,10 @@ func TestQuestionIsAnsweredOnceByItsOwner(t *testing.T) { // UD-83
 			{StepRef: ref, ID: "ask_2", Title: "too late?", ExpiresMs: 1}}
 	})
 	var list askList
-	w.as(alice, "GET", host+"/asks", "").into(200, &list)
+	for list.Asks = make([]askLine, 2); len(list.Asks) > 1; time.Sleep(time.Millisecond) { // until the second has expired
+		list = askList{}
+		w.as(alice, "GET", host+"/asks", "").into(200, &list)
+	}
 	if len(list.Asks) != 1 || list.Asks[0].ID != "ask_1" || list.Asks[0].RunID != id || list.Asks[0].Tool != "shell.run" || list.Asks[0].LeftMs > 60_000 {
 		t.Errorf("asks %+v", list)
 	}
