@@ -19,6 +19,7 @@ type call struct {
 
 	since time.Time       // when it ran first
 	needs map[string]bool // what it could not have until now
+	alone bool            // others waited for what it needed: it shares no transaction any more
 
 	panicked any  // what the function panicked with
 	exited   bool // the function ended its goroutine

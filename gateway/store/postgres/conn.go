@@ -16,6 +16,7 @@ type query struct {
 	read  func(pgx.Rows) error // takes one row; nil: there are none to take
 	rows  int64                // how many rows it must touch; 0: any number
 	count *int64               // told how many it touched
+	of    *call                // whose it is
 }
 
 // errStale says that a row is not as this transaction has read it, under a lock: somebody wrote to it who takes no lock.
@@ -31,6 +32,7 @@ type conn struct{ pg *pgx.Conn }
 // were carried out. No context ends them: a write that was begun gets its true outcome.
 func (c conn) send(queries []query) (int, error) {
 	if err := c.pg.PgConn().Conn().SetDeadline(time.Now().Add(silence)); err != nil {
+		c.close()
 		return 0, err
 	}
 	var b pgx.Batch
@@ -73,6 +75,13 @@ func (q query) take(results pgx.BatchResults) error {
 		return fmt.Errorf("%w: %.40q touched %d rows, not %d", errStale, q.text, n, q.rows)
 	}
 	return nil
+}
+
+// control carries out statements that are prepared by nobody: after an error the database takes only those that end what
+// has failed.
+func (c conn) control(statements string) error {
+	_, err := c.pg.PgConn().Exec(context.Background(), statements).ReadAll()
+	return err
 }
 
 // lost says whether the connection is of no use any more.

@@ -26,42 +26,63 @@ type group struct {
 
 	broken error // why it cannot be committed
 	worst  severity
+	blamed *call // whose statement it was
 }
 
-// newGroup begins with what a call needed that could not have it, in an order that is the same for all.
-func newGroup(s *Store, c conn, needs map[string]bool) *group {
+// newGroup begins with what its first call could not have before, in an order that is the same for all.
+func newGroup(s *Store, c conn, first *call) *group {
 	g := &group{s: s, c: c, held: map[string]bool{}}
 	g.pending = append(g.pending, query{text: "BEGIN ISOLATION LEVEL READ COMMITTED"}, s.readClock(&g.now), query{
 		text: "SELECT pg_current_xact_id()::text", read: func(rows pgx.Rows) error { return rows.Scan(&g.xid) },
 	})
-	for _, name := range slices.Sorted(maps.Keys(needs)) {
-		g.pending = append(g.pending, key{name: name}.locking(true, func(string, bool) { g.held[name] = true }))
+	for _, name := range slices.Sorted(maps.Keys(first.needs)) {
+		g.push(first, key{name: name}.locking(true, func(string, bool) { g.held[name] = true }))
 	}
 	return g
 }
 
-// send carries out what is pending, and gives how much of it worked.
-func (g *group) send() (int, error) {
+func (g *group) push(c *call, q query) {
+	q.of = c
+	g.pending = append(g.pending, q)
+}
+
+// send carries out what is pending. If one of the first keep statements fails the group fails with it: whose they are has
+// been told that they would work.
+func (g *group) send(keep int) (severity, error) {
 	n, err := g.c.send(g.pending)
 	g.sent = true
+	s := harmless
+	if err != nil {
+		var of *call
+		if n < len(g.pending) {
+			of = g.pending[n].of
+		}
+		if err, s = judge(err, g.c.lost()); n < keep || s >= aborts {
+			g.fail(err, s, of)
+		}
+	}
 	clear(g.pending)
 	g.pending = g.pending[:0]
-	return n, err
+	return s, err
 }
 
 // flush is send where everything must work.
 func (g *group) flush() {
-	if len(g.pending) == 0 || g.broken != nil {
-		return
-	}
-	if _, err := g.send(); err != nil {
-		g.fail(judge(err, g.c.lost()))
+	if len(g.pending) > 0 && g.broken == nil {
+		_, _ = g.send(len(g.pending)) // the group knows
 	}
 }
 
-func (g *group) fail(err error, s severity) {
-	if s > g.worst || g.broken == nil {
-		g.broken, g.worst = err, s
+func (g *group) fail(err error, s severity, of *call) {
+	if s == loses {
+		g.c.close()
+	}
+	if g.broken != nil {
+		return
+	}
+	g.broken, g.worst = err, s
+	if s < aborts {
+		g.blamed = of
 	}
 }
 
@@ -80,7 +101,7 @@ func (g *group) commit() (committed bool) {
 		}
 	}
 	if !committed && g.sent && !g.c.lost() {
-		if _, err := g.c.send([]query{{text: "ROLLBACK"}}); err != nil {
+		if err := g.c.control("ROLLBACK"); err != nil {
 			g.c.close() // whether anything is left of the transaction is not known
 		}
 	}
@@ -99,12 +120,12 @@ func (g *group) sendCommit() bool {
 		case unknown != nil:
 			// It may have been: whoever listens must look, and nobody may take it for undone.
 			g.s.ring(g.topics)
-			g.fail(fmt.Errorf("%w: whether a commit was carried out is not known: %w", store.ErrBusy, unknown), aborts)
+			g.fail(fmt.Errorf("%w: whether a commit was carried out is not known: %w", store.ErrBusy, unknown), aborts, nil)
 			return false
 		case committed:
 			return true
 		}
 	}
-	g.fail(fmt.Errorf("commit: %w", err), s)
+	g.fail(fmt.Errorf("commit: %w", err), s, nil)
 	return false
 }

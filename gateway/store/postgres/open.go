@@ -94,8 +94,8 @@ func whereabouts(c *pgx.ConnConfig) string {
 
 func (s *Store) open(ctx context.Context, sized bool) error {
 	c := s.cfg.ConnConfig
-	if c.ConnectTimeout == 0 || c.ConnectTimeout > s.opt.busy {
-		c.ConnectTimeout = s.opt.busy
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = busyTimeout
 	}
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "gateway"

@@ -29,6 +29,7 @@ type tx struct {
 	topics []store.Topic
 	known
 	failed error // what every statement gives since one has failed
+	halted bool  // the database waits to hear how far to go back
 	again  bool  // it is to run once more
 	err    error
 }
@@ -70,7 +71,7 @@ func (t *tx) time() time.Time {
 func (t *tx) save() {
 	if !t.saved {
 		t.saved = true
-		t.g.pending = append(t.g.pending, query{text: "SAVEPOINT fn"})
+		t.g.push(t.call, query{text: "SAVEPOINT fn"})
 	}
 }
 
@@ -81,7 +82,7 @@ func (t *tx) ask(by key, q query) error {
 	}
 	t.save()
 	taken := t.lock(by)
-	t.g.pending = append(t.g.pending, q)
+	t.g.push(t.call, q)
 	if err := t.flush(); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (t *tx) lock(by key) *string {
 	}
 	// Whoever has nothing may wait: nobody waits for him.
 	alone := len(t.g.members) == 1 && len(t.g.held) == 0 && !t.wrote
-	t.g.pending = append(t.g.pending, by.locking(alone, func(name string, ok bool) {
+	t.g.push(t.call, by.locking(alone, func(name string, ok bool) {
 		switch {
 		case !ok:
 			*taken = name
@@ -156,16 +157,12 @@ func (t *tx) flush() error {
 	}
 	own := t.own
 	t.own, t.asked = 0, t.asked || t.saved
-	n, err := t.g.send()
-	if err == nil {
-		return nil
-	}
-	err, s := judge(err, t.g.c.lost())
-	t.failed = err
-	if n < own || s >= aborts {
-		t.g.fail(err, s)
-	} else {
-		t.again = s == again
+	s, err := t.g.send(own)
+	if err != nil {
+		t.failed = err
+		if t.g.broken == nil { // it is a statement of this function
+			t.halted, t.again = true, s == again
+		}
 	}
 	return err
 }
@@ -177,7 +174,7 @@ func (t *tx) write(rows int64, text string, args ...any) error {
 	}
 	t.save()
 	t.wrote = true
-	t.g.pending = append(t.g.pending, query{text: text, args: args, rows: rows})
+	t.g.push(t.call, query{text: text, args: args, rows: rows})
 	return nil
 }
 
@@ -261,17 +258,26 @@ func (t *tx) end() {
 	if t.failed != nil && (t.err == nil || t.again) {
 		t.err = t.failed // whatever the function made of it
 	}
+	t.call.alone = t.call.alone || t.again && t.halted
 	if t.err == nil {
 		if t.saved {
-			t.g.pending = append(t.g.pending, query{text: "RELEASE fn"})
+			t.g.push(t.call, query{text: "RELEASE fn"})
 		}
 		t.g.topics = append(t.g.topics, t.topics...)
 		return
 	}
 	clear(t.g.pending[min(t.own, len(t.g.pending)):])
 	t.g.pending = t.g.pending[:min(t.own, len(t.g.pending))]
-	if t.asked && t.g.broken == nil {
-		t.g.pending = append(t.g.pending, query{text: "ROLLBACK TO fn"}, query{text: "RELEASE fn"})
+	switch {
+	case !t.asked || t.g.broken != nil:
+	case t.halted:
+		if err := t.g.c.control("ROLLBACK TO fn; RELEASE fn"); err != nil {
+			err, _ := judge(err, t.g.c.lost())
+			t.g.fail(err, loses, nil)
+		}
+	default:
+		t.g.push(t.call, query{text: "ROLLBACK TO fn"})
+		t.g.push(t.call, query{text: "RELEASE fn"})
 	}
 	for _, name := range t.locked {
 		delete(t.g.held, name)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -68,28 +69,37 @@ func (w *writer) work() {
 	}
 }
 
-// next is who comes first, or nil.
+// next is who comes first, or nil. Who has to wait for others takes turns with those who need not.
 func (w *writer) next() *call {
-	pass := w.pass
-	w.pass = false
-	if len(w.later) > 0 && !pass {
-		return w.again()
-	}
-	select {
-	case c := <-w.queue:
-		return c
-	default:
-		return w.again()
-	}
-}
-
-func (w *writer) again() *call {
-	if len(w.later) == 0 {
-		return nil
+	if len(w.later) == 0 || w.pass {
+		w.pass = false
+		if c := w.queued(); c != nil || len(w.later) == 0 {
+			return c
+		}
 	}
 	c := w.later[0]
 	w.later = w.later[1:]
 	return c
+}
+
+func (w *writer) queued() *call {
+	select {
+	case c := <-w.queue:
+		return c
+	default:
+		return nil
+	}
+}
+
+// follower is who shares a transaction that has begun, or nil.
+func (w *writer) follower() *call {
+	for i, c := range w.later {
+		if !c.alone {
+			w.later = slices.Delete(w.later, i, i+1)
+			return c
+		}
+	}
+	return w.queued()
 }
 
 // transact makes one transaction of c and of who waits behind it.
@@ -103,13 +113,13 @@ func (w *writer) transact(c *call) {
 		}
 		return
 	}
-	w.group = newGroup(w.s, *w.c, c.needs)
+	w.group = newGroup(w.s, *w.c, c)
 	defer w.finish() // also when a function ends this goroutine
-	for ; c != nil; c = w.next() {
+	for alone := c.alone; c != nil; c = w.follower() {
 		if c.take() {
 			w.apply(c)
 		}
-		if len(w.group.members) == groupMax || w.group.broken != nil {
+		if alone || len(w.group.members) == groupMax || w.group.broken != nil {
 			return
 		}
 	}
@@ -146,15 +156,13 @@ func (w *writer) finish() {
 		w.c = nil
 		w.s.opt.Log.Warn("the connection to the database is gone", "err", g.broken)
 	}
-	w.pass = g.worst == again
 	for _, t := range g.members {
-		if g.broken != nil {
-			// What it said itself may rest on what a neighbour wrote, and that is undone.
-			t.err, t.again = g.broken, t.err != errUnfinished && (g.worst == again || g.worst == loses)
+		if g.broken != nil && t.err != errUnfinished {
+			w.undone(t)
 		}
-		w.pass = w.pass || t.again && t.err != errTaken
 		if t.again && time.Since(t.call.since) < w.s.opt.busy {
 			w.later = append(w.later, t.call)
+			w.pass = w.pass || t.call.alone
 			continue
 		}
 		if t.err == errTaken {
@@ -163,4 +171,14 @@ func (w *writer) finish() {
 		t.call.done <- t.err
 	}
 	w.group = nil
+}
+
+// undone says what becomes of a function whose transaction was not committed. What it said itself may rest on what a
+// neighbour wrote, and that is undone. Who is not to blame runs again.
+func (w *writer) undone(t *tx) {
+	g := w.group
+	guilty := g.blamed == nil || g.blamed == t.call
+	t.err = g.broken
+	t.again = !guilty || g.worst == again || g.worst == loses
+	t.call.alone = t.call.alone || guilty && g.worst == again
 }
