@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -171,6 +172,33 @@ func TestFailedSyncOfTheClockBreaksTheStoreToo(t *testing.T) {
 	}
 	if !errors.Is(s.Err(), store.ErrBroken) {
 		t.Errorf("Err is %v", s.Err())
+	}
+}
+
+// The database has a sync of its own, when the log is copied into it.
+func TestFailedCopyOfTheLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   code
+		breaks bool
+	}{"sync": {sqlite3.SQLITE_IOERR_FSYNC, true}, "no space": {sqlite3.SQLITE_FULL, false}} {
+		t.Run(name, func(t *testing.T) {
+			s, inject := openWith(t, Options{})
+			var failed atomic.Int64
+			inject.set(func(text string) error {
+				if strings.Contains(text, "PASSIVE") {
+					failed.Add(1)
+					return c.code
+				}
+				return nil
+			})
+			var err error
+			for i := 0; err == nil && i < 20; i++ { // 10 MiB: more than one copy is due
+				err = writeLarge(s, t, fmt.Sprint("r", i), 512<<10)
+			}
+			if failed.Load() == 0 || c.breaks != errors.Is(err, store.ErrBroken) || !c.breaks && err != nil {
+				t.Errorf("after %d failed copies: %v", failed.Load(), err)
+			}
+		})
 	}
 }
 

@@ -85,6 +85,11 @@ func (w *writer) begin() error {
 	if w.broken != nil {
 		return w.broken
 	}
+	select {
+	case err := <-w.copier.broken:
+		return w.fail(err)
+	default:
+	}
 	w.abort, w.worst, w.c.bytes = nil, harmless, 0
 	if _, err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
 		err, s := judge(err)

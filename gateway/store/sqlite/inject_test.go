@@ -42,7 +42,7 @@ func (i *injector) ran() []string {
 func (i *injector) before(text string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.fails == nil || strings.HasPrefix(text, "PRAGMA") {
+	if i.fails == nil || strings.HasPrefix(text, "PRAGMA") && !strings.Contains(text, "PASSIVE") {
 		return nil
 	}
 	i.seen = append(i.seen, text)

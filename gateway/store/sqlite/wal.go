@@ -1,6 +1,9 @@
 package sqlite
 
-import "sync/atomic"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // The write-ahead log, in pages of 4 KiB. A start reads what is in it, so it is kept under 16 MB (performance.md, P9).
 const (
@@ -12,14 +15,15 @@ const (
 // A copier copies the log into the database beside the writer, so that a commit need not wait for it. Only the last pages,
 // which came while it copied, are left to the writer: without them the log cannot start anew.
 type copier struct {
-	c    *conn
-	busy atomic.Bool
-	ask  chan struct{}
-	done chan struct{}
+	c      *conn
+	busy   atomic.Bool // whoever sets it may use c
+	ask    chan struct{}
+	done   chan struct{}
+	broken chan error // at most one
 }
 
 func newCopier(c *conn) *copier {
-	k := &copier{c: c, ask: make(chan struct{}, 1), done: make(chan struct{})}
+	k := &copier{c: c, ask: make(chan struct{}, 1), done: make(chan struct{}), broken: make(chan error, 1)}
 	go k.run() // until stop
 	return k
 }
@@ -27,8 +31,7 @@ func newCopier(c *conn) *copier {
 func (k *copier) run() {
 	defer close(k.done)
 	for range k.ask {
-		k.c.log("PASSIVE")
-		k.busy.Store(false)
+		k.copy("PASSIVE")
 	}
 }
 
@@ -39,6 +42,26 @@ func (k *copier) start() {
 	}
 }
 
+// restart copies what is left and has the log start anew, for which it waits, a little, for those who still read it.
+func (k *copier) restart() {
+	if k.busy.CompareAndSwap(false, true) {
+		k.copy("RESTART")
+	}
+}
+
+// copy ends being busy. A copy that had no space is made later; one whose sync did not work ends the store.
+func (k *copier) copy(kind string) {
+	if _, _, err := k.c.log(kind); err != nil {
+		if err, s := judge(err); s == breaks {
+			select {
+			case k.broken <- fmt.Errorf("copy the log: %w", err):
+			default:
+			}
+		}
+	}
+	k.busy.Store(false)
+}
+
 // stop waits for the copy that is being made.
 func (k *copier) stop() error {
 	close(k.ask)
@@ -46,16 +69,7 @@ func (k *copier) stop() error {
 	return k.c.close()
 }
 
-// restart copies what is left and has the log start anew, for which it waits, a little, for those who still read it.
-func (k *copier) restart() {
-	if k.busy.CompareAndSwap(false, true) {
-		k.c.log("RESTART")
-		k.busy.Store(false)
-	}
-}
-
-// checkpoint keeps the log short. It runs between two transactions, after the callers were answered. What goes wrong here
-// shows again in a commit: the log only grows meanwhile.
+// checkpoint keeps the log short. It runs between two transactions, after the callers were answered.
 func (w *writer) checkpoint() {
 	if w.broken != nil {
 		return
@@ -71,8 +85,8 @@ func (w *writer) checkpoint() {
 		w.again = frames + walStep
 	case frames-copied >= walCopy:
 		w.copier.start()
-	case frames >= w.again && !w.copier.busy.Load():
-		w.c.log("PASSIVE")
+	case frames >= w.again && w.copier.busy.CompareAndSwap(false, true):
+		w.copier.copy("PASSIVE")
 		w.again = frames + walStep
 	}
 }
