@@ -377,14 +377,22 @@ func (w *world) kinds(r store.Run) []string {
 	return all
 }
 
-// until waits for something that another goroutine brings about.
+// until waits for something that another goroutine brings about, and looks again whenever a subject's bell rings.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
+	var topics []store.Topic
+	for s := range w.users {
+		topics = append(topics, store.SubjectTopic(s))
+	}
+	bell, stop := w.bus.Listen(topics...)
+	defer stop()
+	late := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-bell:
+		case <-late:
 			w.t.Fatalf("it never came to this: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
 

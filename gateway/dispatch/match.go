@@ -11,9 +11,6 @@ import (
 	"runnerd/internal/wire"
 )
 
-// DefaultModel stands in a frame where neither the workflow nor the runner names a model: the backend's own default.
-const DefaultModel = "default"
-
 // Abilities say what a runner can do: its registration record, narrowed by its inventory if it ever sent one.
 type Abilities struct {
 	Record    wire.Capabilities
@@ -135,7 +132,7 @@ func (a Abilities) model(provider, asked string) (string, bool) {
 	case len(has) > 0:
 		return has[0], true
 	}
-	return DefaultModel, open
+	return wire.DefaultModel, open
 }
 
 func (a Abilities) narrow(models []string) []string {

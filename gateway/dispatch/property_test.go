@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"flag"
 	"maps"
 	"os"
 	"slices"
@@ -45,7 +46,15 @@ func (l *laptop) judged(t *rapid.T, ref wire.StepRef, v string) {
 
 // I1 to I5, I7 to I9, I11 and I12 over random histories of two people, three laptops, and a gateway that is killed at times.
 // What is checked is the audit log, the store, and what the laptops know they did.
+//
+// Each history is on a real store, so fewer are tried than rapid would; -rapid.checks=N tries N.
 func TestInvariantsHoldOverRandomHistories(t *testing.T) {
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set("30"); err != nil {
+			t.Fatal(err)
+		}
+		defer f.Value.Set(f.DefValue)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "dispatch")
 		if err != nil {

@@ -12,6 +12,10 @@ const (
 	KindTool  = "tool"
 )
 
+// DefaultModel stands in a frame where neither the workflow nor the runner's inventory names a model, since the frame must
+// have one: the provider's own default.
+const DefaultModel = "default"
+
 // A Registration is what a runner declares when it connects (wire 14.3). It is closed at both levels.
 type Registration struct {
 	RunnerID     string       `json:"runnerId"`

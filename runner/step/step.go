@@ -159,8 +159,16 @@ func (x *Executor) call(ctx context.Context, p *Plan, w *wayOut) wire.Output {
 	}
 	defer x.remove(dir)
 	return p.provider.Backend.Run(ctx, provider.Step{
-		RunID: p.frame.RunID, StepID: p.frame.StepID, Model: p.frame.Model, Inputs: p.inputs, Dir: dir,
+		RunID: p.frame.RunID, StepID: p.frame.StepID, Model: p.model(), Inputs: p.inputs, Dir: dir,
 	}, w.write)
+}
+
+// model is what the backend is asked for: nothing, where the frame asks for the provider's own default.
+func (p *Plan) model() string {
+	if p.frame.Model == wire.DefaultModel && !slices.Contains(p.provider.Models, wire.DefaultModel) {
+		return ""
+	}
+	return p.frame.Model
 }
 
 // remove deletes a step's folder, also where the step took away its own right to.
