@@ -53,7 +53,7 @@ const (
 
 // working reports whether the run's clock should run.
 func (s *State) working() bool {
-	if s.Terminal() || s.active == 0 {
+	if s.Terminal() || s.active == 0 || s.paused != nil {
 		return false
 	}
 	for i := range s.nodes {

@@ -53,8 +53,11 @@ func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 
 // refusal is what an input is told that comes before the beginning or after the end.
 func (s *State) refusal(in Input) error {
-	if r, ok := in.(Resolve); ok {
-		if _, _, err := s.interrupt(r.NodeID, r.InterruptID); err != nil {
+	switch in := in.(type) {
+	case Pause, Resume:
+		return &StateError{Status: Status(s)}
+	case Resolve:
+		if _, _, err := s.interrupt(in.NodeID, in.InterruptID); err != nil {
 			return err
 		}
 	}
@@ -88,6 +91,10 @@ func (t *turn) input(in Input) bool {
 		t.stepPhase(in)
 	case TimerFired:
 		return t.timerFired(in)
+	case Pause:
+		t.pause(in)
+	case Resume:
+		return t.resume()
 	case Resolve:
 		return t.resolveInterrupt(in)
 	case Cancel:
@@ -139,6 +146,12 @@ func (t *turn) since(at time.Time) int64 { return max(t.now.Sub(at).Milliseconds
 // settle starts and skips what has become ready, until nothing is, and ends the run when nothing is left. Sources come
 // before their targets in the order, so one pass sees everything that a pass can lead to.
 func (t *turn) settle() {
+	if t.s.paused != nil || t.s.draining != nil {
+		if !t.s.Terminal() {
+			t.drained()
+		}
+		return
+	}
 	left := 0
 	for _, i := range t.s.wf.order {
 		if t.err != nil || t.s.Terminal() {

@@ -6,7 +6,7 @@
 //	           +--------------------------- Decide ---------------------------+
 //	Workflow --|                                                              |--> Events  (appended, then folded)
 //	State -----|  created, step done, step failed, progress, timer, cancel,   |--> Effects (dispatch, timer, stop)
-//	           |  answer                                                      |
+//	           |  answer, pause, resume                                       |
 //	Input -----|                                                              |
 //	           +--------------------------------------------------------------+
 //
@@ -16,9 +16,9 @@
 //
 //	           Created                +--> completed   nothing is left to do
 //	pending -----------------> running+--> failed      a failure that no edge takes, a ceiling, a type that is not here
-//	                           |  ^   +--> cancelled   Cancel
-//	            an open        v  | answered
-//	            interrupt     waiting-*
+//	                         ^ |  ^   +--> cancelled   Cancel
+//	            Pause, Resume| v  | an interrupt is open, answered
+//	                      paused  waiting-*
 //
 // A node, with what it waits for while it is running:
 //
@@ -69,6 +69,12 @@
 // "reject"; then that edge alone goes on. refine opens the gate anew, under another id; ask puts a clarification on top of the
 // gate, which keeps its votes and its deadline. What is said by token alone, and every external event, is untrusted. A run is
 // called waiting as soon as one interrupt is open, whatever else goes on: that is what somebody has to know.
+//
+// A pause waits for what is active (runnerd.run.pausing says that it does), or cuts it. A run that only waits for somebody is
+// not paused: it would be as it is. A drained run is paused also when nothing is left to do, since that was promised. What was
+// cut starts again with a fresh node.started, and a step under the next try: somebody may have begun the one that was cut, and
+// to resume the run is a person's word that it be done again (design, section 5). Answers that come during a pause are kept,
+// and their nodes go on with the run; a deadline passes all the same.
 //
 // What a log may not hold is not in it: sensitive variables, and the runner that a run asks for (wire 14.10: copied history
 // carries no runner id). State.Reveal gives both back from the request that the store keeps, and until then Decide says

@@ -121,7 +121,7 @@ func (t *turn) abandon(i int, reason string) {
 	n := &t.s.nodes[i]
 	switch n.phase {
 	case phaseQueued, phaseAccepted:
-		id := t.s.wf.nodes[i].stepID()
+		id := t.s.stepID(i)
 		t.undo(Stop{id, reason}, func(e Effect) bool { d, ok := e.(Dispatch); return ok && d.StepID == id })
 	case phaseTimer:
 		t.clearTimer(t.nodeTimer(delayTimer, i))

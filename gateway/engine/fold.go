@@ -19,6 +19,10 @@ func (s *State) fold(e Event) error {
 		return s.finish(e, StatusFailed)
 	case TypeRunCancelled:
 		return s.finish(e, StatusCancelled)
+	case TypeRunPausing, TypeRunPaused:
+		return s.foldPause(e)
+	case TypeRunResumed:
+		s.paused, s.draining = nil, nil
 	case TypeProviderUsage:
 		return s.cost.add(e.Payload)
 	case TypeNodeStarted, TypeNodeCompleted, TypeNodeFailed, TypeNodeSkipped, TypeNodeCancelled, TypeNodeRetried,
@@ -65,7 +69,13 @@ func (s *State) foldNode(i int, e Event) error {
 		case n.status == nodePending:
 			s.active++
 			n.started = e.Timestamp
-		case n.phase != phaseRetry:
+			n.call, n.try, n.asked = 1, 1, 1
+		case n.phase == phaseRetry:
+			n.asked++
+		case n.phase == phaseCut: // somebody may have begun the step: only another one may be asked for
+			n.try++
+			n.asked, n.stream = 1, stream{}
+		default:
 			return errOrder
 		}
 		kind, _ := typeOf(s.wf.nodes[i].typeID)

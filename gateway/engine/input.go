@@ -114,7 +114,7 @@ type Effect interface{ effect() }
 type Dispatch struct {
 	StepID   string // nodeId:call:try
 	NodeID   string
-	Attempt  int    // from 1; above 1 the step exists, ended not_started, and goes back into the queue with its stored inputs
+	Attempt  int    // at this step, from 1; above 1 the step exists, ended not_started, and goes back into the queue with its stored inputs
 	Kind     string // wire.KindModel or wire.KindTool
 	Provider string // may be empty: taken from the runner's inventory when the step is offered
 	Model    string

@@ -41,7 +41,8 @@ const ReasonUntrusted = "untrusted_content_blocks_approval"
 // on; the error is for who asked.
 func Refused(err error) bool {
 	_, wrong := errors.AsType[*wire.FieldError](err)
-	return wrong || slices.ContainsFunc([]error{
+	_, never := errors.AsType[*StateError](err)
+	return wrong || never || slices.ContainsFunc([]error{
 		ErrNoInterrupt, ErrResolved, ErrExpired, ErrCancelledInterrupt, ErrAuthRequired, ErrNotApprover, ErrUntrustedAnswer,
 	}, func(known error) bool { return errors.Is(err, known) })
 }
@@ -107,6 +108,11 @@ func (g *gate) status() string {
 }
 
 func (g *gate) timer() string { return gateTimer + g.id }
+
+// answered reports whether the node has an answer that it has not gone on with: the run was paused when it came.
+func (n *nodeState) answered() bool {
+	return n.phase == phaseNone && n.gate != nil && n.gate.state == gateResolved && !n.gate.resumed
+}
 
 // waiting is the node whose interrupt has been open for longest, -1 when none is.
 func (s *State) waiting() int {

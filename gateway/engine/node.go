@@ -135,7 +135,7 @@ func (t *turn) do(i int, a act) {
 		}
 		o := &t.s.begun.options
 		t.effect(Dispatch{
-			StepID: n.stepID(), NodeID: n.id, Attempt: t.s.nodes[i].attempts, Kind: a.kind, Provider: a.provider, Model: a.model,
+			StepID: t.s.stepID(i), NodeID: n.id, Attempt: t.s.nodes[i].asked, Kind: a.kind, Provider: a.provider, Model: a.model,
 			Tool: a.tool, RunnerID: o.runner, Inputs: a.inputs, Wait: o.queueWait(), Timeout: o.stepTimeout(),
 		})
 	}
@@ -144,8 +144,12 @@ func (t *turn) do(i int, a act) {
 // maxAsked bounds the inputs of the steps that one decision asks for: they are in memory together.
 const maxAsked = 32 << 20
 
-// stepID is nodeId:call:try (design, section 5). A node makes one call so far, and no person has tried it again.
-func (n *node) stepID() string { return n.id + ":1:1" }
+// stepID is nodeId:call:try (design, section 5). try is raised when a person resumes a run whose pause cut the step: whether it
+// was begun is not known, and what was begun is never begun again.
+func (s *State) stepID(i int) string {
+	n := &s.nodes[i]
+	return s.wf.nodes[i].id + ":" + strconv.Itoa(n.call) + ":" + strconv.Itoa(n.try)
+}
 
 // nodeTimer is the id of a node's timer; the attempt in it tells an old one.
 func (t *turn) nodeTimer(prefix string, i int) string {

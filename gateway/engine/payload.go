@@ -13,6 +13,8 @@ const (
 	TypeRunCompleted  = "run.completed"
 	TypeRunFailed     = "run.failed"
 	TypeRunCancelled  = "run.cancelled"
+	TypeRunPaused     = "run.paused"
+	TypeRunResumed    = "run.resumed"
 	TypeNodeStarted   = "node.started"
 	TypeNodeCompleted = "node.completed"
 	TypeNodeFailed    = "node.failed"
@@ -31,9 +33,9 @@ const (
 	TypeClarificationResolved = "clarification.resolved"
 )
 
-// Our own types, which only the debug mode shows (wire 6.1 and 6.3). They say when the run's clock ran, and hold neither a
-// runner's id nor a subject.
+// Our own types, which only the debug mode shows (wire 6.1 and 6.3). They hold neither a runner's id nor a subject.
 const (
+	TypeRunPausing   = "runnerd.run.pausing"   // a pause waits for what is active
 	TypeStepAccepted = "runnerd.step.accepted" // a runner holds the start permit
 	TypeStepQueued   = "runnerd.step.queued"   // it waits for a runner again
 )
@@ -244,6 +246,12 @@ type runFailed struct {
 	Error        nodeError `json:"error"`
 	FailedNodeID string    `json:"failedNodeId,omitzero"`
 	DurationMs   int64     `json:"durationMs"`
+}
+
+type runPaused struct {
+	Reason      string `json:"reason,omitzero"`
+	DrainPolicy string `json:"drainPolicy"`
+	PausedBy    string `json:"pausedBy,omitzero"`
 }
 
 type runCancelled struct {

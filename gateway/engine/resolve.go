@@ -134,7 +134,7 @@ func (t *turn) resolved(i int, g *gate, in Resolve) {
 	t.emit(TypeInterruptResolved, id, trust(!in.Authorized), interruptResolved{
 		NodeID: id, InterruptID: g.id, Kind: g.kind, ResumeValue: value.Bytes(), RunID: t.s.runID, ResolvedAt: t.now, ResolvedBy: in.By,
 	})
-	if t.err == nil && g.under == nil {
+	if t.err == nil && g.under == nil && t.s.paused == nil {
 		t.resumeNode(i)
 	}
 }

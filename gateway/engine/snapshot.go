@@ -28,8 +28,8 @@ type RunSnapshot struct {
 	LogVersion    int                        `json:"eventLogSchemaVersion"`
 }
 
-// A NodeSnapshot is where a node stands: status pending, running, suspended, completed, failed, skipped or cancelled; and while
-// it runs, what it waits for: queued, accepted, timer or retry.
+// A NodeSnapshot is where a node stands: status pending, running, suspended, paused, completed, failed, skipped or cancelled; and
+// while it runs, what it waits for: queued, accepted, timer or retry.
 type NodeSnapshot struct {
 	Status      string         `json:"status"`
 	Phase       string         `json:"phase,omitzero"`
@@ -109,7 +109,7 @@ func Snapshot(wf *Workflow, s *State, options ...SnapshotOption) RunSnapshot {
 			doc.CurrentNodeID = id
 		}
 	}
-	if i := s.waiting(); i >= 0 {
+	if i := s.waiting(); i >= 0 && s.paused == nil {
 		doc.CurrentNodeID = wf.nodes[i].id
 		if slices.Contains(options, ShowInterrupt) {
 			in := s.interruptOf(i, s.nodes[i].gate)
@@ -161,7 +161,9 @@ func (s *State) node(i int) NodeSnapshot {
 	doc := NodeSnapshot{Status: n.status.String(), Phase: n.phase.String(), Attempts: n.attempts, StartedAt: when(n.started), CompletedAt: when(n.ended)}
 	switch n.phase {
 	case phaseQueued, phaseAccepted:
-		doc.StepID = s.wf.nodes[i].stepID()
+		doc.StepID = s.stepID(i)
+	case phaseCut:
+		doc.Status, doc.Phase = "paused", ""
 	case phaseSuspended: // the protocol's word for it (wire 5.2)
 		doc.Status, doc.Phase = "suspended", ""
 	}

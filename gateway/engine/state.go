@@ -12,6 +12,7 @@ import (
 const (
 	StatusPending   = "pending"
 	StatusRunning   = "running"
+	StatusPaused    = "paused"
 	StatusCompleted = "completed"
 	StatusFailed    = "failed"
 	StatusCancelled = "cancelled"
@@ -34,9 +35,12 @@ type State struct {
 	active int // nodes in status nodeActive
 	copied int // bytes of outputs that came from no runner
 	clock  runClock
-	ended  time.Time
-	end    json.RawMessage // payload of the terminal event
-	cost   cost
+	paused *pausing
+
+	draining *pausing // until what is active has ended
+	ended    time.Time
+	end      json.RawMessage // payload of the terminal event
+	cost     cost
 }
 
 // begun is what run.started said. It is shared by clones and never changes, but for what Reveal adds.
@@ -74,16 +78,19 @@ const (
 	phaseTimer           // its own timer
 	phaseRetry           // its next attempt
 	phaseSuspended       // a person, or a system outside: its interrupt
+	phaseCut             // the run to be resumed: its attempt was cut by a pause
 )
 
 func (p phase) String() string {
-	return [...]string{"", "queued", "accepted", "timer", "retry", "suspended"}[p]
+	return [...]string{"", "queued", "accepted", "timer", "retry", "suspended", "cut"}[p]
 }
 
 type nodeState struct {
 	status    nodeStatus
 	phase     phase
 	attempts  int
+	call, try int // of its step (design, section 5)
+	asked     int // how often that step was put into the queue
 	untrusted bool
 	started   time.Time // of the first attempt
 	ended     time.Time
@@ -136,6 +143,9 @@ func (s *State) Terminal() bool {
 // Status is the run's status of wire 5.2. A run that waits for somebody says so whatever else goes on beside it: that is what
 // somebody has to know.
 func Status(s *State) string {
+	if s.paused != nil && !s.Terminal() {
+		return StatusPaused
+	}
 	if i := s.waiting(); i >= 0 {
 		return s.nodes[i].gate.status()
 	}

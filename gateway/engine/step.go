@@ -51,7 +51,7 @@ func (t *turn) stepOf(stepID string) (int, bool) {
 	i, ok := t.s.wf.index[id]
 	if ok {
 		n := &t.s.nodes[i]
-		ok = n.status == nodeActive && (n.phase == phaseQueued || n.phase == phaseAccepted) && t.s.wf.nodes[i].stepID() == stepID
+		ok = n.status == nodeActive && (n.phase == phaseQueued || n.phase == phaseAccepted) && t.s.stepID(i) == stepID
 	}
 	if !ok {
 		t.err = ErrStale
@@ -147,7 +147,7 @@ func (t *turn) lost(i int, l Lost) {
 	}
 	e := unavailable(l.Message, l.Outcome)
 	n, s := &t.s.wf.nodes[i], &t.s.nodes[i]
-	if after, again := n.retry.next(s.attempts, t.s.wf.maxRetries); again && l.Outcome == OutcomeNotStarted {
+	if after, again := n.retry.next(s.asked, t.s.wf.maxRetries); again && l.Outcome == OutcomeNotStarted {
 		t.emit(TypeNodeRetried, n.id, "", nodeRetried{n.id, s.attempts + 1, after.Milliseconds(), e})
 		t.effect(SetTimer{t.nodeTimer(retryTimer, i), max(after, time.Millisecond)})
 		return
