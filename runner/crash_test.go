@@ -212,7 +212,8 @@ func TestR16_StoppedProcessDeliversLateAndRunsNothingTwice(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1500 * time.Millisecond)
+	stopped := time.Now()
+	p.until("its time is over", func() bool { return time.Since(stopped) > 1500*time.Millisecond })
 	p.gateway.with(func() { p.gateway.steps["s"].state = "lost" })
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

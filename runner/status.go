@@ -96,7 +96,7 @@ func (r *Runner) Status() local.Status {
 			State: r.standing.state, Since: r.standing.since, Reason: r.standing.reason, Epoch: r.standing.epoch,
 			ClockSkewMs: r.client.Skew().Milliseconds(),
 		},
-		LastError: r.standing.lastError, Reconnects: map[string]int{}, Started: r.born,
+		LastError: r.standing.lastError, Reconnects: map[string]int{}, Started: r.born, Steps: []local.Step{}, Providers: []local.Provider{},
 	}
 	for cause, n := range r.standing.reconnects {
 		s.Reconnects[cause] = n

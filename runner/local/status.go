@@ -16,7 +16,7 @@ type Status struct {
 	Warnings   []string       `json:"warnings,omitempty"` // what needs the owner's attention, in words
 	LastError  string         `json:"lastError,omitempty"`
 	Reconnects map[string]int `json:"reconnects"` // since start, by cause
-	Started    time.Time      `json:"started"`
+	Started    time.Time      `json:"started,omitzero"`
 }
 
 // The states of a link.
@@ -31,7 +31,7 @@ const (
 // A Link is how the connection to the gateway stands.
 type Link struct {
 	State        string    `json:"state"`
-	Since        time.Time `json:"since"`
+	Since        time.Time `json:"since,omitzero"`
 	Reason       string    `json:"reason,omitempty"`       // of a state that is not online, in words
 	Mode         string    `json:"mode,omitempty"`         // "short streams" or "plain", when not the usual one
 	ModeReason   string    `json:"modeReason,omitempty"`   // why
