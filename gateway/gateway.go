@@ -48,6 +48,7 @@ type Gateway struct {
 	Admin    *admin.Admin
 
 	cfg     Config
+	runners *channel.Server
 	handler http.Handler
 }
 
@@ -64,7 +65,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		Store: cfg.Store, Identity: who, Now: time.Now, Version: cfg.Version, URL: cfg.PublicURL,
 		Presence: func(_ context.Context, r store.Runner) string { return string(g.Dispatch.Presence(r).Status) },
 	}
-	runners := channel.New(channel.Config{
+	g.runners = channel.New(channel.Config{
 		Dispatch: g.Dispatch, Identity: who, Bus: cfg.Bus, Log: cfg.Log, Taint: redact.HasTokenShape,
 		Page: func(*http.Request) string { return cfg.PublicURL + "/pair" },
 	})
@@ -73,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	server, err := api.New(api.Config{
-		Store: cfg.Store, Bus: cfg.Bus, Identity: who, Dispatch: g.Dispatch, Runs: g.Runs, Channel: runners, Page: files,
+		Store: g.Dispatch.Store(), Bus: cfg.Bus, Identity: who, Dispatch: g.Dispatch, Runs: g.Runs, Channel: g.runners, Page: files,
 		Log: cfg.Log, Now: time.Now, Version: cfg.Version, PublicURL: cfg.PublicURL,
 	})
 	if err != nil {
@@ -111,6 +112,7 @@ func (g *Gateway) Run(parent context.Context, l, socket net.Listener) error {
 	}
 	loop("identity", func(ctx context.Context) error { return g.Identity.Run(ctx, g.cfg.Bus) })
 	loop("sweeper", g.Dispatch.Sweeper().Run)
+	loop("runners' streams", g.runners.Run)
 	loop("serve", func(ctx context.Context) error { return serve(ctx, l, g.handler, g.cfg.Log) })
 	loop("serve administrators", func(ctx context.Context) error {
 		return serve(ctx, socket, admin.Handler(g.Admin, g.cfg.Log), g.cfg.Log)

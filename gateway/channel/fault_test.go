@@ -283,7 +283,7 @@ func TestSeqsRiseOverWithdrawalsKillsAndRefusals_H05(t *testing.T) {
 	d := see()
 	r.report(refusing(d, wire.CodeBusy))
 	r.report()
-	d = see()
+	see()
 	st.close()
 	w.until("the offer is withdrawn", func() bool { return w.step(row).State == store.StepQueued })
 	st = r.open("")

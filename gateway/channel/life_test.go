@@ -317,7 +317,7 @@ func TestCancelDoesNotWaitForARunnerThatIsGone_UD28(t *testing.T) {
 	if got, err := w.runs.Cancel(t.Context(), row.Tenant, row.ID, "", "ann"); err != nil || got != "cancelled" {
 		t.Errorf("cancel: %s, %v", got, err)
 	}
-	st = r.open("")
+	r.open("")
 	if diff := cmp.Diff([]wire.Stop{{StepRef: d.Ref(), Reason: wire.StopCancelled}}, r.report().Stop); diff != "" {
 		t.Error(diff)
 	}

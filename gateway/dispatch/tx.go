@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"maps"
 
 	"runnerd/gateway/store"
 )
@@ -134,9 +135,7 @@ func (t *Tx) hand(s store.Subject, r store.RunnerID, held []heldStep) (hand, err
 		t.hands[r] = h
 	}
 	full := hand{h.steps, map[string]int{}, h.seqs}
-	for p, n := range h.lanes {
-		full.lanes[p] = n
-	}
+	maps.Copy(full.lanes, h.lanes)
 	for _, x := range held {
 		if !h.seqs[x.seq] && !t.freed[fence{r, x.seq}] {
 			full.steps++
