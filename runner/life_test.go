@@ -39,16 +39,16 @@ func TestR15StopInTheMiddleOfAStepLetsItFinish(t *testing.T) {
 		w.gateway.offer("s")
 		w.becomes("s", "accepted")
 		go func() {
-			time.Sleep(30 * time.Second)
+			pass(30 * time.Second)
 			close(release)
 		}()
 		w.stop(errors.New("SIGTERM"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if r := w.lastReport(); r.State != wire.StateDraining || r.Capacity.Free != 0 {
 			t.Errorf("report while stopping: %s, %+v", r.State, r.Capacity)
 		}
 		late := w.gateway.offer("late")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if s := w.gateway.view("late"); s.state != "refused" || s.refusal.Code != wire.CodeBusy {
 			t.Errorf("a frame while stopping: %s %+v (%v)", s.state, s.refusal, late.ref)
 		}
@@ -90,7 +90,7 @@ func TestR15StopWithoutANetworkKeepsTheResultForTheNextStart(t *testing.T) {
 		w.becomes("s", "accepted")
 		w.pipe.set(errDown, false)
 		w.pipe.reset()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		close(release)
 		begun := time.Now()
 		if err := w.halt(); err != nil {
@@ -116,7 +116,7 @@ func TestR16_R17StepThatWasAsleepPastItsTimeEndsAndIsLate(t *testing.T) {
 		w.start()
 		w.gateway.offer("s")
 		w.becomes("s", "accepted")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		c.sleep(8 * time.Hour)
 		w.gateway.with(func() { w.gateway.steps["s"].state = "lost" })
 		woke := time.Now()
@@ -224,7 +224,7 @@ func TestPauseAndDrainTakeNothingNewAndResumeDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.until("reported", func() bool { return w.lastReport().State == state })
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			if r := w.lastReport(); r.State != state || r.Capacity.Free != 0 { // a heartbeat changes nothing (UD-17)
 				t.Errorf("a minute later %s, %+v", r.State, r.Capacity)
 			}

@@ -69,13 +69,13 @@ func TestN01BackoffGrowsToAMinuteWhileThereIsNoNetwork(t *testing.T) {
 		w.start()
 		w.pipe.set(errDown, false)
 		w.pipe.reset()
-		time.Sleep(30 * time.Minute)
+		pass(30 * time.Minute)
 		tries := w.runner.Status()
 		if tries.Link.State != local.Offline || tries.Link.NextTryMs > wire.BackoffMax.Milliseconds() || tries.Link.Reason == "" {
 			t.Errorf("status %+v", tries.Link)
 		}
 		w.pipe.set(nil, false)
-		time.Sleep(wire.BackoffMax)
+		pass(wire.BackoffMax)
 		synctest.Wait()
 		if st := w.runner.Status(); st.Link.State != local.Online {
 			t.Errorf("a minute after the network is back: %+v", st.Link)
@@ -92,7 +92,7 @@ func TestN02ResetInTheMiddleOfAFrameGivesTheWholeFrameAgain(t *testing.T) {
 			half = false
 			w.gateway.mu.Unlock()
 			if first {
-				time.Sleep(time.Second)
+				pass(time.Second)
 				w.gateway.mu.Lock()
 				s = w.gateway.steps["s"]
 				w.gateway.mu.Unlock()
@@ -119,7 +119,7 @@ func TestN02ResetInTheMiddleOfAFrameGivesTheWholeFrameAgain(t *testing.T) {
 func TestN03_UD02BlackholedLinkIsReplacedWithinAMinute(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		time.Sleep(7 * time.Second)
+		pass(7 * time.Second)
 		w.gateway.mu.Lock()
 		before := len(w.gateway.opened)
 		w.gateway.mu.Unlock()
@@ -172,7 +172,7 @@ func TestN07StatusOfAPostDecidesWhetherItIsTriedAgainOrParked(t *testing.T) {
 				w.start()
 				w.gateway.offer("s")
 				w.becomes("s", "accepted")
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				synctest.Wait()
 				st, posts := w.runner.Status(), count.Load()
 				switch {
@@ -205,20 +205,20 @@ func TestN07ParkedResultIsKeptSevenDaysAndTriedAfterANewConnection(t *testing.T)
 		w.start()
 		w.gateway.offer("s")
 		w.becomes("s", "accepted")
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		w.pipe.reset()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if n := posts.Load(); n != 2 {
 			t.Errorf("%d posts, want one more after the new connection", n)
 		}
-		time.Sleep(6 * 24 * time.Hour)
+		pass(6 * 24 * time.Hour)
 		if st := w.runner.Status(); st.Outbox.Parked != 1 {
 			t.Errorf("after six days: %+v", st.Outbox)
 		}
 		if n := posts.Load(); n < 6*24-2 || n > 6*24+4 {
 			t.Errorf("%d posts in 6 days", n)
 		}
-		time.Sleep(25 * time.Hour)
+		pass(25 * time.Hour)
 		if st := w.runner.Status(); st.Outbox.Parked != 0 {
 			t.Errorf("after more than seven days: %+v", st.Outbox)
 		}
@@ -275,7 +275,7 @@ func (readCloser) Close() error { return nil }
 func TestN09HowAFrameIsCutIntoPacketsMakesNoDifference(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.streamOf(func(rw http.ResponseWriter, r *http.Request, flush func()) {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			var all string
 			for i := range 4 {
 				s := w.gateway.view(fmt.Sprint("s", i))
@@ -337,7 +337,7 @@ func TestN11FrameWithABadIDIsRefusedAndTheCursorStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.streamOf(func(rw http.ResponseWriter, r *http.Request, flush func()) {
-					time.Sleep(time.Second)
+					pass(time.Second)
 					w.gateway.mu.Lock()
 					s := w.gateway.steps["s"]
 					w.gateway.mu.Unlock()

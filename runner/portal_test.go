@@ -26,7 +26,7 @@ func TestN16CaptivePortalIsNotBelieved(t *testing.T) {
 			w.start()
 			w.gateway.offer("s")
 			w.becomes("s", "accepted")
-			time.Sleep(time.Hour)
+			pass(time.Hour)
 			if st := w.runner.Status(); st.Outbox.Pending != 1 {
 				t.Errorf("outbox %+v, want the result kept", st.Outbox)
 			}
@@ -56,7 +56,7 @@ func TestN16CaptivePortalIsNotBelieved(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.gateway.hook = func(rw http.ResponseWriter, r *http.Request) bool { portal(rw, r); return true }
 			w.launch()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			st := w.runner.Status()
 			if st.Link.State != local.Offline || !strings.Contains(st.Link.Reason, "sign-in page") {
 				t.Errorf("link %+v", st.Link)
@@ -69,7 +69,7 @@ func TestN16CaptivePortalIsNotBelieved(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.answer(http.MethodGet, "/dispatches", portal)
 			w.launch()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			if st := w.runner.Status(); !strings.Contains(st.LastError, "sign-in page") {
 				t.Errorf("status %+v", st)
 			}
@@ -89,7 +89,7 @@ func TestN17RedirectIsNotFollowed(t *testing.T) {
 			return true
 		}
 		w.launch()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		st := w.runner.Status()
 		if st.Link.State != local.Offline || !strings.Contains(st.Link.Reason, "evil.example") || !strings.Contains(st.Link.Reason, "not followed") {
 			t.Errorf("link %+v", st.Link)
@@ -125,7 +125,7 @@ func TestUD69BufferedStreamIsReplacedByShortOnes(t *testing.T) {
 		if took := time.Since(begun); took > wire.AcceptWithin {
 			t.Errorf("took %v, more than an offer lasts", took)
 		}
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		if st := w.runner.Status(); st.Link.State != local.Online || w.reconnects() != 0 {
 			t.Errorf("not one calm connection: %+v, %v", st.Link, st.Reconnects)
 		}

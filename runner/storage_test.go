@@ -14,9 +14,6 @@ import (
 	"runnerd/internal/wire"
 	"runnerd/runner"
 	"runnerd/runner/journal"
-	"runnerd/runner/local"
-	"runnerd/runner/provider"
-	"runnerd/runner/step"
 )
 
 func TestR18DeletedJournalNeverRunsAnOldFrame(t *testing.T) {
@@ -40,7 +37,7 @@ func TestR18DeletedJournalNeverRunsAnOldFrame(t *testing.T) {
 		}
 		w.gateway.with(func() { w.gateway.steps["s"].state = "offered" }) // a gateway that forgot
 		w.pipe.reset()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if last := w.gateway.lastID(); last != "1" || w.backend.ran("s") != 1 {
 			t.Errorf("cursor %s, want the gateway's 1; %d turns (%v)", last, w.backend.ran("s"), old.ref)
 		}
@@ -125,12 +122,12 @@ func TestS02FullDiskMeansNoNewStepsUntilThereIsRoom(t *testing.T) {
 		if s := w.becomes("s", "refused"); s.refusal.Code != wire.CodeBusy || !strings.Contains(s.refusal.Message, "room") {
 			t.Errorf("refused with %+v", s.refusal)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if r := w.lastReport(); r.Capacity.Free != 0 || r.Capacity.Max == 0 {
 			t.Errorf("capacity %+v with a full disk", r.Capacity)
 		}
 		room.Store(64 << 20)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if r := w.lastReport(); r.Capacity.Free == 0 {
 			t.Errorf("capacity %+v though there is room again", r.Capacity)
 		}

@@ -134,6 +134,9 @@ func (w *world) within(limit time.Duration, what string, ok func() bool, else_ f
 	w.Fatalf("not %s within %v: %s", what, limit, else_())
 }
 
+// pass lets the bubble's time pass.
+func pass(d time.Duration) { time.Sleep(d) }
+
 // becomes waits until the gateway has a step in a state.
 func (w *world) becomes(step, state string) gstep {
 	w.Helper()
