@@ -54,7 +54,8 @@ func printed(value any) []string {
 	return forms
 }
 
-// credentialName reports whether a name is one that credentials have. Names are compared without case and separators.
+// credentialName reports whether a name is one that credentials have. Case and separators make no difference, nor does a
+// plural. Short names count only as a whole: "key" is one, "monkey" is none.
 func credentialName(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		if strings.ContainsRune("-_. ", r) {
@@ -62,15 +63,11 @@ func credentialName(name string) bool {
 		}
 		return r
 	}, strings.ToLower(name))
-	name = strings.TrimSuffix(name, "s")
-	if slices.Contains([]string{"key", "code", "devicecode", "usercode", "cookie", "auth", "pin", "otp", "pwd", "pas"}, name) {
-		return name != "code" // error codes are what logs are for
+	whole := []string{"key", "pass", "pwd", "pin", "otp", "auth", "jwt", "devicecode", "usercode"}
+	if slices.Contains(whole, name) || slices.Contains(whole, strings.TrimSuffix(name, "s")) {
+		return true
 	}
-	for _, word := range []string{"password", "passwd", "passphrase", "secret", "token", "authorization", "credential", "bearer",
-		"apikey", "accesskey", "privatekey", "signingkey", "encryptionkey", "masterkey", "sessionid", "cookie", "jwt"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"password", "passwd", "passphrase", "secret", "token", "authorization", "credential",
+		"bearer", "apikey", "accesskey", "privatekey", "signingkey", "encryptionkey", "masterkey", "cookie", "signinlink"},
+		func(word string) bool { return strings.Contains(name, word) })
 }

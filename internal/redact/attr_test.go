@@ -23,7 +23,7 @@ func logged(replace func([]string, slog.Attr) slog.Attr, args ...any) string {
 func TestAttrMasksByName(t *testing.T) {
 	for _, name := range []string{"password", "Password", "db_passwords", "token", "refreshToken", "tokens", "access-token", "apiKey", "api_keys",
 		"X-API-Key", "authorization", "Authorization", "proxy-authorization", "cookie", "Set-Cookie", "client_secret", "secrets", "private.key",
-		"credential", "bearer", "passphrase", "key", "keys", "deviceCode", "user_code", "otp"} {
+		"credential", "bearer", "passphrase", "key", "keys", "deviceCode", "user_code", "otp", "pass", "sign-in-link"} {
 		for _, value := range []any{"opensesame", []string{"opensesame"}, []byte("opensesame"), errors.New("opensesame"), struct{ A string }{"opensesame"}} {
 			if got := logged(redact.Attr, name, value); strings.Contains(got, "opensesame") || strings.Contains(got, "b3BlbnNlc2FtZQ") {
 				t.Errorf("%s is logged as %s", name, got)

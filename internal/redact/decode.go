@@ -285,10 +285,3 @@ func (r *run) quiet() bool {
 	}
 	return r.n == 0 || r.n >= minHex
 }
-
-// pairs is a set of two bytes each.
-type pairs [1024]uint64
-
-func (p *pairs) add(a, b byte) { p[uint16(a)<<2|uint16(b)>>6] |= 1 << (b & 63) }
-
-func (p *pairs) has(a, b byte) bool { return p[uint16(a)<<2|uint16(b)>>6]>>(b&63)&1 != 0 }

@@ -150,8 +150,11 @@ func TestEveryChainOfThreeEncodingsIsMasked(t *testing.T) {
 				try(secret, a, v)
 			}
 		}
-		for _, a := range names {
-			for _, b := range names {
+		for i, a := range names {
+			for j, b := range names {
+				if instrumented() && (i+j)%5 != 0 {
+					continue
+				}
 				try(secret, a, b, "as it is")
 				try(secret, a, b, last[r.IntN(len(last))])
 				try(secret, a, b, names[r.IntN(len(names))], "as it is")

@@ -85,7 +85,7 @@ func (m *jsonMasker) value() error {
 // members copies an object or array up to its end.
 func (m *jsonMasker) members(end byte) error {
 	m.copy(1)
-	var keys map[string]bool
+	var markers map[string]bool
 	for {
 		switch m.space(); m.in[m.at] {
 		case end:
@@ -96,12 +96,19 @@ func (m *jsonMasker) members(end byte) error {
 			continue
 		}
 		if end == '}' {
-			if keys == nil {
-				keys = m.untouched()
-			}
-			if err := m.key(keys); err != nil {
+			name, err := m.masked(m.text())
+			if err != nil {
 				return err
 			}
+			if bytes.Contains(name, []byte("[REDACTED:")) {
+				if markers == nil {
+					markers = map[string]bool{}
+				}
+				name = unique(name, markers)
+			}
+			m.out = append(m.out, name...)
+			m.space()
+			m.copy(1) // the colon
 		}
 		if err := m.value(); err != nil {
 			return err
@@ -109,48 +116,14 @@ func (m *jsonMasker) members(end byte) error {
 	}
 }
 
-// key copies a key and its colon. A masked key that its object has already gets a number.
-func (m *jsonMasker) key(keys map[string]bool) error {
-	text := m.text()
-	masked, err := m.masked(text)
-	if err != nil {
-		return err
+// unique gives a name that its object does not have yet, with a number if need be. Only names with markers can collide.
+func unique(name []byte, taken map[string]bool) []byte {
+	free := string(name)
+	for i := 2; taken[free]; i++ {
+		free = string(name[:len(name)-1]) + "#" + strconv.Itoa(i) + `"`
 	}
-	if !bytes.Equal(masked, text) {
-		name := masked
-		for i := 2; keys[string(masked)]; i++ {
-			masked = append(name[:len(name)-1:len(name)-1], "#"+strconv.Itoa(i)+`"`...)
-		}
-		keys[string(masked)] = true
-	}
-	m.out = append(m.out, masked...)
-	m.space()
-	m.copy(1) // the colon
-	return nil
-}
-
-// untouched gives the keys of the object in hand that masking leaves alone, as they are written. It looks at them only when
-// one of them looks like a marker, for only with those can a masked key collide.
-func (m *jsonMasker) untouched() map[string]bool {
-	keys := map[string]bool{}
-	depth := 0
-	ahead := jsonMasker{in: m.in, at: m.at}
-	for {
-		switch ahead.in[ahead.at] {
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth < 0 {
-				return keys
-			}
-		case '"':
-			if text := ahead.text(); depth == 0 && bytes.Contains(text, []byte("[REDACTED:")) {
-				keys[string(text)] = true
-			}
-			continue
-		}
-		ahead.at++
-	}
+	taken[free] = true
+	return []byte(free)
 }
 
 // text takes a string, quotes included, as it is written.

@@ -175,20 +175,21 @@ func (s *scanner) hitShape(shape *shape, start, end int64) {
 	s.hit(start, end, patternRef)
 }
 
-// release appends to dst what lies before limit, with markers for what is masked. A mask that reaches beyond the limit
-// waits: it may become longer, or part of a larger one.
+// release appends to dst what lies before limit, with markers for what is masked. Nothing that is still under way begins
+// before the limit, so a mask that does has its name. One that reaches beyond goes on without a marker, and whatever overlaps
+// it from there belongs to it.
 func (s *scanner) release(dst []byte, limit int64) []byte {
 	i := 0
-	for ; i < len(s.span) && s.span[i].end <= limit; i++ {
-		n := s.span[i]
+	for ; i < len(s.span) && s.span[i].start < limit; i++ {
+		n := &s.span[i]
 		dst = append(dst, s.held[s.out-s.base:n.start-s.base]...)
 		if n.ref != "" {
 			dst = appendMarker(dst, n.ref)
 		}
-		s.out = n.end
-	}
-	if i < len(s.span) {
-		limit = min(limit, s.span[i].start)
+		if s.out = min(n.end, limit); n.end > limit {
+			n.start, n.ref = limit, ""
+			break
+		}
 	}
 	s.span = append(s.span[:0], s.span[i:]...)
 	if s.out < limit {

@@ -6,29 +6,32 @@ import (
 	"unicode/utf8"
 )
 
-// levels is how many encodings on top of each other are seen through.
-const levels = 3
-
 // maxEscape is the longest escape sequence in bytes: a pair of \u, 12, and some room for entities.
 const maxEscape = 16
 
 // opens has the bytes that can begin an escape sequence.
 var opens = [256]bool{'\\': true, '%': true, '&': true}
 
-// opensWith reports whether b and next can begin an escape sequence, on the first level or on a later one.
-func opensWith(b, next byte) bool {
-	switch {
-	case !opens[b]:
-		return false
-	case opens[next]:
-		return true
-	case b == '%':
-		return hexDigits[next] < 16 || next == 'u'
-	case b == '&':
-		return letterOrDigit(next) || next == '#'
+// openings has the two bytes that an escape sequence can begin with.
+var openings = func() *pairs {
+	var p pairs
+	for b := range 256 {
+		next := byte(b)
+		if hexDigits[next] < 16 || next == 'u' {
+			p.add('%', next)
+		}
+		if letterOrDigit(next) || next == '#' {
+			p.add('&', next)
+		}
+		if next == '\\' || next >= '0' && next <= '7' || strings.IndexByte("nrtbfvaexuU", next) >= 0 {
+			p.add('\\', next)
+		}
 	}
-	return next >= '0' && next <= '7' || strings.IndexByte("nrtbfvaexuU", next) >= 0
-}
+	return &p
+}()
+
+// opensWith reports whether b and next can begin an escape sequence, on the first level or on a later one.
+func opensWith(b, next byte) bool { return openings.has(b, next) || opens[b] && opens[next] }
 
 // A decoding is what unescape makes of the start of a text.
 type decoding struct {
@@ -289,86 +292,3 @@ var hexDigits = func() (t [256]byte) {
 	}
 	return t
 }()
-
-// A cascade undoes escapes level by level, each level on what the one before made of the text.
-type cascade [levels]struct {
-	n   int
-	buf [maxEscape]symbol
-}
-
-// feed takes a symbol of text into level i; what comes out of the last level goes to emit.
-func (c *cascade) feed(i int, x symbol, emit func(symbol)) {
-	if i == levels {
-		emit(x)
-		return
-	}
-	l := &c[i]
-	if l.n == 0 && !opens[x.b] {
-		c.feed(i+1, x, emit)
-		return
-	}
-	l.buf[l.n] = x
-	l.n++
-	c.settle(i, false, emit)
-}
-
-// settle decodes what level i holds as far as it can be told, or to the end.
-func (c *cascade) settle(i int, last bool, emit func(symbol)) {
-	l := &c[i]
-	for l.n > 0 {
-		var text [maxEscape]byte
-		for k := range l.n {
-			text[k] = l.buf[k].b
-		}
-		d := unescape(text[:l.n], last || l.n == maxEscape)
-		if d.more {
-			return
-		}
-		first, end := l.buf[0], l.buf[max(d.used, 1)-1].to
-		l.n = copy(l.buf[:], l.buf[max(d.used, 1):l.n])
-		if d.used == 0 {
-			c.feed(i+1, first, emit)
-		}
-		for _, b := range d.out[:d.n] {
-			c.feed(i+1, symbol{b, first.from, end}, emit)
-		}
-		for l.n > 0 && !opens[l.buf[0].b] {
-			x := l.buf[0]
-			l.n = copy(l.buf[:], l.buf[1:l.n])
-			c.feed(i+1, x, emit)
-		}
-	}
-}
-
-// flush decodes what is held, for nothing more comes.
-func (c *cascade) flush(emit func(symbol)) {
-	for i := range c {
-		c.settle(i, true, emit)
-	}
-}
-
-// idle reports whether nothing is held.
-func (c *cascade) idle() bool { return c[0].n == 0 && c[1].n == 0 && c[2].n == 0 }
-
-// hold is where the earliest sequence began that is not decoded yet.
-func (c *cascade) hold() int64 {
-	h := never
-	for i := range c {
-		if c[i].n > 0 {
-			h = min(h, c[i].buf[0].from)
-		}
-	}
-	return h
-}
-
-// unescapeAll undoes all levels of escapes of a whole text.
-func unescapeAll(text string) string {
-	var c cascade
-	var out []byte
-	emit := func(x symbol) { out = append(out, x.b) }
-	for i := range len(text) {
-		c.feed(0, symbol{b: text[i]}, emit)
-	}
-	c.flush(emit)
-	return string(out)
-}
