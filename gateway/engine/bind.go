@@ -82,18 +82,7 @@ func (t *turn) lookup(i int, key string) (value, bool) {
 	return v, true
 }
 
-// variable is the run's input of that name, else the workflow's default.
-func (t *turn) variable(name string) (value, bool) {
-	b, declared := t.s.begun, t.s.wf.variables[name]
-	v := value{raw: declared.value}
-	if raw, given := b.inputs[name]; given {
-		v.raw, v.untrusted = raw, b.untrusted
-	}
-	if declared.sensitive {
-		v.variable = name
-	}
-	return v, v.raw != nil
-}
+func (t *turn) variable(name string) (value, bool) { return t.s.variable(name) }
 
 // resolve gives a node's input ports their values.
 func (t *turn) resolve(n *node) (map[string]value, *problem) {

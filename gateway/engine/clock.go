@@ -7,8 +7,8 @@ import (
 	"runnerd/internal/wire"
 )
 
-// A runClock adds up how long a run has been going, apart from the time in which all it waits for stands in a queue or is up
-// to a person (design, section 4). It counts in store time, so that jumps of the wall clock and, where the store's clock stands still, downtime do
+// A runClock adds up how long a run has been going, apart from the time in which all it waits for stands in a queue, is up to
+// a person (design, section 4), or is a child run, which counts its own time and hands it over when it ends. It counts in store time, so that jumps of the wall clock and, where the store's clock stands still, downtime do
 // not count either. It starts and stops only at events that carry the time, so that every fold of the log agrees.
 //
 //	             +-- an active node that works ----------+
@@ -57,7 +57,7 @@ func (s *State) working() bool {
 		return false
 	}
 	for i := range s.nodes {
-		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseQueued && n.phase != phaseSuspended {
+		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseQueued && n.phase != phaseSuspended && n.phase != phaseChild {
 			return true
 		}
 	}
@@ -94,6 +94,9 @@ func (t *turn) limit() time.Duration {
 		if asked > 0 {
 			limit = min(limit, asked)
 		}
+	}
+	if p := t.s.begun.Parent; p != nil && p.TimeoutMs > 0 {
+		limit = min(limit, time.Duration(min(p.TimeoutMs, maxWait))*time.Millisecond)
 	}
 	return limit
 }

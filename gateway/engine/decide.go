@@ -72,8 +72,9 @@ type turn struct {
 	clock   int64 // store time, ms
 	events  []Event
 	effects []Effect
-	began   bool // a node or a step began to last
-	asked   int  // bytes of inputs of the steps in effects
+	began   bool  // a node or a step began to last
+	spent   int64 // ms of the child whose node is ending
+	asked   int   // bytes of inputs of the steps in effects
 	read    map[int]*outputs
 	err     error
 }
@@ -91,6 +92,8 @@ func (t *turn) input(in Input) bool {
 		t.stepPhase(in)
 	case TimerFired:
 		return t.timerFired(in)
+	case ChildEnded:
+		return t.childEnded(in)
 	case Pause:
 		t.pause(in)
 	case Resume:

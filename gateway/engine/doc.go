@@ -5,8 +5,8 @@
 //
 //	           +--------------------------- Decide ---------------------------+
 //	Workflow --|                                                              |--> Events  (appended, then folded)
-//	State -----|  created, step done, step failed, progress, timer, cancel,   |--> Effects (dispatch, timer, stop)
-//	           |  answer, pause, resume                                       |
+//	State -----|  created, step done, step failed, progress, timer, cancel,   |--> Effects (dispatch, timer, stop,
+//	           |  answer, pause, resume, child ended                          |             start and stop a child)
 //	Input -----|                                                              |
 //	           +--------------------------------------------------------------+
 //
@@ -30,6 +30,7 @@
 //	   v                           |  [retry] --timer--> next attempt    |
 //	skipped                        |  [timer] --timer--> the node's end  |
 //	                               |  [suspended] --answer--> its end    |
+//	                               |  [child] --child ended--> its end   |
 //	                               +-------------------------------------+
 //
 // # Types of node
@@ -75,6 +76,10 @@
 // cut starts again with a fresh node.started, and a step under the next try: somebody may have begun the one that was cut, and
 // to resume the run is a person's word that it be done again (design, section 5). Answers that come during a pause are kept,
 // and their nodes go on with the run; a deadline passes all the same.
+//
+// A child run (child.go) is a run of its own, whose id follows from its parent's, so that the same decision starts the same
+// run. Trust and sensitivity go with its inputs and come back with its result. Its time counts once, when it ends; a tree of
+// runs is bounded by shares of one number, so that no node has to know of another's children.
 //
 // What a log may not hold is not in it: sensitive variables, and the runner that a run asks for (wire 14.10: copied history
 // carries no runner id). State.Reveal gives both back from the request that the store keeps, and until then Decide says

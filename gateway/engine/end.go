@@ -63,7 +63,7 @@ func (p *nodeCompleted) hide(name, variable string) {
 }
 
 func (t *turn) completeNode(i int, untrusted bool, p nodeCompleted) {
-	p.NodeID, p.DurationMs = t.s.wf.nodes[i].id, t.since(t.s.nodes[i].started)
+	p.NodeID, p.DurationMs, p.SpentMs = t.s.wf.nodes[i].id, t.since(t.s.nodes[i].started), t.spent
 	t.emit(TypeNodeCompleted, p.NodeID, trust(untrusted), p)
 	t.read[i] = &outputs{whole: p.Outputs, untrusted: p.Untrusted, sensitive: p.Sensitive}
 }
@@ -71,7 +71,7 @@ func (t *turn) completeNode(i int, untrusted bool, p nodeCompleted) {
 // failNode ends a node, and the run with it unless an edge takes care of the failure.
 func (t *turn) failNode(i int, p *problem) {
 	id := t.s.wf.nodes[i].id
-	t.emit(TypeNodeFailed, id, trust(p.untrusted), nodeFailed{id, p.nodeError, t.s.nodes[i].attempts, p.outputs})
+	t.emit(TypeNodeFailed, id, trust(p.untrusted), nodeFailed{id, p.nodeError, t.s.nodes[i].attempts, p.outputs, t.spent})
 	if t.err == nil && (p.fatal || !t.handled(i)) {
 		t.failAfter(i)
 	}
@@ -127,6 +127,8 @@ func (t *turn) abandon(i int, reason string) {
 		t.clearTimer(t.nodeTimer(delayTimer, i))
 	case phaseRetry:
 		t.clearTimer(t.nodeTimer(retryTimer, i))
+	case phaseChild:
+		t.undo(StopChild{n.child, reason}, func(e Effect) bool { s, ok := e.(StartChild); return ok && s.Created.RunID == n.child })
 	case phaseSuspended:
 		for g := n.gate; g != nil; g = g.under {
 			if g.timeout > 0 {

@@ -19,6 +19,8 @@ func (s *State) fold(e Event) error {
 		return s.finish(e, StatusFailed)
 	case TypeRunCancelled:
 		return s.finish(e, StatusCancelled)
+	case TypeVariableChanged:
+		return s.foldChange(e)
 	case TypeRunPausing, TypeRunPaused:
 		return s.foldPause(e)
 	case TypeRunResumed:
@@ -27,7 +29,7 @@ func (s *State) fold(e Event) error {
 		return s.cost.add(e.Payload)
 	case TypeNodeStarted, TypeNodeCompleted, TypeNodeFailed, TypeNodeSkipped, TypeNodeCancelled, TypeNodeRetried,
 		TypeOutputChunk, TypeStepAccepted, TypeStepQueued, TypeNodeSuspended, TypeInterruptRequested, TypeApprovalReceived,
-		TypeInterruptResolved, TypeNodeResumed:
+		TypeInterruptResolved, TypeNodeResumed, TypeNodeDispatched:
 		i, ok := s.wf.index[e.NodeID]
 		if !ok {
 			return fmt.Errorf("workflow %s has no node %q", s.wf.ID, e.NodeID)
@@ -49,15 +51,24 @@ func (s *State) begin(e Event) error {
 	if err == nil {
 		b.options, err = readOptions(b.Configurable)
 	}
+	if b.Masked != nil {
+		b.hidden = map[string]bool{}
+		for _, name := range b.Masked.Inputs {
+			b.hidden[name] = true
+		}
+	}
 	if err != nil {
 		return err
 	}
-	s.begun, s.runID, s.status = &b, e.RunID, StatusRunning
+	s.begun, s.runID, s.status, s.children = &b, e.RunID, StatusRunning, maxChildren
+	if b.Parent != nil {
+		s.children = min(b.Parent.Children, maxChildren)
+	}
 	return nil
 }
 
 func (s *State) finish(e Event, status string) error {
-	s.status, s.ended, s.end = status, e.Timestamp, e.Payload
+	s.status, s.ended, s.end, s.endUntrusted = status, e.Timestamp, e.Payload, e.ContentTrust == Untrusted
 	return nil
 }
 
@@ -94,13 +105,18 @@ func (s *State) foldNode(i int, e Event) error {
 		return errOrder
 	}
 	switch e.Type {
-	case TypeNodeCompleted:
+	case TypeNodeCompleted, TypeNodeFailed:
+		if err := s.foldSpent(i, e); err != nil {
+			return err
+		}
+		if e.Type == TypeNodeFailed {
+			n.end(nodeFailedStatus, e)
+			break
+		}
 		if kind, _ := typeOf(s.wf.nodes[i].typeID); kind.waits != phaseQueued {
 			s.copied += len(e.Payload)
 		}
 		n.end(nodeCompletedStatus, e)
-	case TypeNodeFailed:
-		n.end(nodeFailedStatus, e)
 	case TypeNodeCancelled:
 		n.end(nodeCancelledStatus, e)
 	case TypeNodeRetried:
@@ -109,6 +125,13 @@ func (s *State) foldNode(i int, e Event) error {
 		n.phase = phaseAccepted
 	case TypeStepQueued:
 		n.phase = phaseQueued
+	case TypeNodeDispatched:
+		var p nodeDispatched
+		if err := decode(e.Payload, &p); err != nil {
+			return err
+		}
+		n.child = p.ChildRunID
+		s.children -= 1 + s.children/childShare
 	case TypeOutputChunk:
 		return n.stream.fold(e.Payload)
 	case TypeNodeSuspended, TypeInterruptRequested, TypeApprovalReceived, TypeInterruptResolved, TypeNodeResumed:
@@ -121,6 +144,19 @@ func (s *State) foldNode(i int, e Event) error {
 		s.active--
 	}
 	return nil
+}
+
+// foldSpent counts a child's time as the run's own.
+func (s *State) foldSpent(i int, e Event) error {
+	if s.wf.nodes[i].typeID != typeSubWorkflow {
+		return nil
+	}
+	var p struct {
+		SpentMs int64 `json:"spentMs"`
+	}
+	err := decode(e.Payload, &p)
+	s.clock.spent += max(p.SpentMs, 0)
+	return err
 }
 
 func (n *nodeState) end(status nodeStatus, e Event) {

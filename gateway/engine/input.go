@@ -16,6 +16,7 @@ type Env struct {
 	Caps  Caps
 
 	Provides []string // runtime capabilities (wire 11.2)
+	Children bool     // the caller carries out StartChild and its like: core.subWorkflow is there
 }
 
 // Caps are the host's ceilings (wire 2.1 limits). Zero means the default of package engine.
@@ -35,6 +36,11 @@ type Created struct {
 	Configurable json.RawMessage // object
 	Tags         []string
 	Metadata     json.RawMessage // object, the reserved member with the subject included
+
+	// What StartChild sets beside these, and nobody else.
+	Parent    *Parent
+	Untrusted bool     // the inputs hold what came from a step or from outside
+	Sensitive []string // inputs that no event and no snapshot may show
 }
 
 // Owner is wire 3.3's closed object.

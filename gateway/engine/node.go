@@ -96,7 +96,7 @@ func (t *turn) startNode(i int) {
 // first is what a node wants when it starts.
 func (t *turn) first(i int) act {
 	n := &t.s.wf.nodes[i]
-	if p := n.unmet(t.env.Provides); p != nil {
+	if p := n.unmet(&t.env); p != nil {
 		return p
 	}
 	for _, e := range n.in {
@@ -122,6 +122,8 @@ func (t *turn) do(i int, a act) {
 		t.failNode(i, a)
 	case suspend:
 		t.suspend(i, a)
+	case child:
+		t.dispatchChild(i, a)
 	case sleep:
 		t.effect(SetTimer{t.nodeTimer(delayTimer, i), time.Duration(a)})
 	case step:

@@ -12,9 +12,10 @@ import (
 type nodeType struct {
 	waits    phase                                    // what a node of this type waits for once it has started
 	requires []string                                 // runtime capabilities (wire 11.2)
+	where    func(*Env) bool                          // whether nodes of this type are there; nil: everywhere
 	routes   bool                                     // an approval's decision chooses among the edges that leave a node of this type
 	tool     func(*node) string                       // the tool that a node of this type calls; nil or empty: none
-	start    func(*call) act                          // gives done, *problem, sleep, step or suspend
+	start    func(*call) act                          // gives done, *problem, sleep, step, suspend or child
 	wake     func(*call) act                          // after sleep
 	resume   func(*call, *gate) act                   // after suspend
 	outputs  func(*node, *stepOutput) json.RawMessage // of a step, as the node's
@@ -84,6 +85,8 @@ func typeOf(id string) (nodeType, bool) {
 		return nodeType{start: clarificationGate, resume: resumeGate}, true
 	case "core.interrupt":
 		return nodeType{routes: true, start: interruptNode, resume: resumeGate}, true
+	case typeSubWorkflow:
+		return nodeType{waits: phaseChild, where: func(e *Env) bool { return e.Children }, start: subWorkflow}, true
 	case "conformance.requiresMissing":
 		return nodeType{requires: []string{"conformance.never-provided"}, start: noop}, true
 	}
@@ -99,15 +102,16 @@ func always(tool string) func(*node) string { return func(*node) string { return
 
 // unmet names what a node needs and the host does not provide: its type, or a runtime capability that the type or the node's
 // config requires (wire 11.2 and 4, capability_not_provided).
-func (n *node) unmet(provides []string) *problem {
+func (n *node) unmet(env *Env) *problem {
 	kind, ok := typeOf(n.typeID)
+	ok = ok && (kind.where == nil || kind.where(env))
 	missing, what := n.typeID, "type"
 	if ok {
 		var asked []string
 		_ = decode(n.config["requires"], &asked) // what is not a list of names requires nothing
 		missing, what = "", "runtime capability"
 		for _, id := range slices.Concat(kind.requires, asked) {
-			if !slices.Contains(provides, id) {
+			if !slices.Contains(env.Provides, id) {
 				missing = id
 				break
 			}

@@ -66,7 +66,11 @@ func (t *turn) pause(in Pause) {
 		return
 	}
 	for _, i := range s.wf.order {
-		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseSuspended {
+		switch n := &s.nodes[i]; {
+		case n.status != nodeActive || n.phase == phaseSuspended:
+		case n.phase == phaseChild:
+			t.effect(PauseChild{n.child, in.Reason})
+		default:
 			t.abandon(i, "the run was paused")
 		}
 	}
@@ -87,6 +91,7 @@ func (t *turn) resume() bool {
 		t.err = &StateError{Status: Status(t.s)}
 		return false
 	}
+	held := t.s.paused != nil
 	t.emit(TypeRunResumed, "", "", struct{}{})
 	for _, i := range t.s.wf.order {
 		if t.err != nil || t.s.Terminal() {
@@ -98,6 +103,8 @@ func (t *turn) resume() bool {
 			t.startNode(i)
 		case n.answered():
 			t.resumeNode(i)
+		case n.phase == phaseChild && held:
+			t.effect(ResumeChild{n.child})
 		}
 	}
 	return t.err == nil
@@ -127,7 +134,7 @@ func (s *State) foldPause(e Event) error {
 	}
 	s.draining, s.paused = nil, &pausing{p, e.Timestamp}
 	for i := range s.nodes {
-		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseSuspended {
+		if n := &s.nodes[i]; n.status == nodeActive && n.phase != phaseSuspended && n.phase != phaseChild {
 			n.phase = phaseCut
 		}
 	}

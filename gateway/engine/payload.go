@@ -9,23 +9,25 @@ import (
 
 // The types of event that the engine writes (wire section 12).
 const (
-	TypeRunStarted    = "run.started"
-	TypeRunCompleted  = "run.completed"
-	TypeRunFailed     = "run.failed"
-	TypeRunCancelled  = "run.cancelled"
-	TypeRunPaused     = "run.paused"
-	TypeRunResumed    = "run.resumed"
-	TypeNodeStarted   = "node.started"
-	TypeNodeCompleted = "node.completed"
-	TypeNodeFailed    = "node.failed"
-	TypeNodeSkipped   = "node.skipped"
-	TypeNodeCancelled = "node.cancelled"
-	TypeNodeRetried   = "node.retried"
-	TypeNodeSuspended = "node.suspended"
-	TypeNodeResumed   = "node.resumed"
-	TypeOutputChunk   = "output.chunk"
-	TypeProviderUsage = "provider.usage"
-	TypeCapBreached   = "cap.breached"
+	TypeRunStarted      = "run.started"
+	TypeRunCompleted    = "run.completed"
+	TypeRunFailed       = "run.failed"
+	TypeRunCancelled    = "run.cancelled"
+	TypeRunPaused       = "run.paused"
+	TypeRunResumed      = "run.resumed"
+	TypeNodeStarted     = "node.started"
+	TypeNodeCompleted   = "node.completed"
+	TypeNodeFailed      = "node.failed"
+	TypeNodeSkipped     = "node.skipped"
+	TypeNodeCancelled   = "node.cancelled"
+	TypeNodeRetried     = "node.retried"
+	TypeNodeSuspended   = "node.suspended"
+	TypeNodeResumed     = "node.resumed"
+	TypeOutputChunk     = "output.chunk"
+	TypeProviderUsage   = "provider.usage"
+	TypeCapBreached     = "cap.breached"
+	TypeNodeDispatched  = "node.dispatched"
+	TypeVariableChanged = "variable.changed"
 
 	TypeInterruptRequested    = "interrupt.requested"
 	TypeInterruptResolved     = "interrupt.resolved"
@@ -56,6 +58,7 @@ const (
 	codeUntrusted      = "untrusted_content_refused" // untrusted content would have chosen what only an author may
 	codeRejected       = "approval_rejected"
 	codeExpired        = "interrupt_expired"
+	codeChild          = "child_run_failed"
 
 	codeInvalidInput = string(wire.CodeInvalidInput)
 	codeTooLarge     = string(wire.CodeResultTooLarge)
@@ -76,6 +79,7 @@ type runStarted struct {
 	Tags          []string        `json:"tags,omitzero"`
 	Metadata      json.RawMessage `json:"metadata,omitzero"`
 	Masked        *maskedMembers  `json:"masked,omitzero"`
+	Parent        *Parent         `json:"parent,omitzero"`
 }
 
 // maskedMembers names the sensitive inputs, and says whether the run asks for a runner by name: a log is copied by a fork,
@@ -91,22 +95,38 @@ type nodeStarted struct {
 	Attempt int    `json:"attempt"`
 }
 
-// nodeCompleted carries two members beside the protocol's: Untrusted names the outputs that are, when only some of them are,
-// and Sensitive says which output is the value of which sensitive variable, so that it can be passed on though it is masked.
+type nodeDispatched struct { // closed
+	ChildRunID      string `json:"childRunId"`
+	ChildWorkflowID string `json:"childWorkflowId"`
+	ChildStatus     string `json:"childStatus"`
+}
+
+type variableChanged struct {
+	Name     string          `json:"name"`
+	Previous json.RawMessage `json:"previous,omitzero"`
+	Next     json.RawMessage `json:"next"`
+	NodeID   string          `json:"nodeId"`
+}
+
+// nodeCompleted carries three members beside the protocol's: Untrusted names the outputs that are, when only some of them are;
+// Sensitive says which output is the value of which sensitive variable, so that it can be passed on though it is masked; and
+// SpentMs is the duration of a child run, which counts against the run's.
 type nodeCompleted struct {
 	NodeID     string            `json:"nodeId"`
 	Outputs    json.RawMessage   `json:"outputs"`
 	DurationMs int64             `json:"durationMs"`
 	Untrusted  []string          `json:"untrusted,omitzero"`
 	Sensitive  map[string]string `json:"sensitive,omitzero"` // output -> variable; "": not kept at all
+	SpentMs    int64             `json:"spentMs,omitzero"`
 }
 
-// nodeFailed carries Outputs beside the protocol's members: what a failed step had put out all the same (UD-49).
+// nodeFailed carries Outputs beside the protocol's members: what a failed step had put out all the same (UD-49); and SpentMs.
 type nodeFailed struct {
 	NodeID   string          `json:"nodeId"`
 	Error    nodeError       `json:"error"`
 	Attempts int             `json:"attempts"`
 	Outputs  json.RawMessage `json:"outputs,omitzero"`
+	SpentMs  int64           `json:"spentMs,omitzero"`
 }
 
 type nodeError struct {

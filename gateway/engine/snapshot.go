@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"time"
 )
@@ -24,20 +23,28 @@ type RunSnapshot struct {
 	Configurable  json.RawMessage            `json:"configurable"`
 	Metrics       *Metrics                   `json:"metrics,omitzero"`
 	Interrupt     *Interrupt                 `json:"interrupt,omitzero"` // only with ShowInterrupt
+	Parent        *ParentRef                 `json:"parent,omitzero"`    // of a run that a node of another started
 	EngineVersion string                     `json:"engineVersion"`
 	LogVersion    int                        `json:"eventLogSchemaVersion"`
 }
 
 // A NodeSnapshot is where a node stands: status pending, running, suspended, paused, completed, failed, skipped or cancelled; and
-// while it runs, what it waits for: queued, accepted, timer or retry.
+// while it runs, what it waits for: queued, accepted, timer, retry or child.
 type NodeSnapshot struct {
 	Status      string         `json:"status"`
 	Phase       string         `json:"phase,omitzero"`
 	Attempts    int            `json:"attempts,omitzero"`
 	StepID      string         `json:"stepId,omitzero"` // while its step is outstanding
+	ChildRunID  string         `json:"childRunId,omitzero"`
 	StartedAt   *time.Time     `json:"startedAt,omitzero"`
 	CompletedAt *time.Time     `json:"completedAt,omitzero"`
 	Error       *SnapshotError `json:"error,omitzero"`
+}
+
+// A ParentRef names the node that started a run.
+type ParentRef struct {
+	RunID  string `json:"runId"`
+	NodeID string `json:"nodeId"`
 }
 
 // A SnapshotError is closed (wire 5.2).
@@ -129,16 +136,15 @@ func Snapshot(wf *Workflow, s *State, options ...SnapshotOption) RunSnapshot {
 func (s *State) describe(doc *RunSnapshot) {
 	b := s.begun
 	doc.Owner, doc.StartedAt = b.Owner, when(b.at)
-	for name, v := range s.wf.variables {
-		if v.value != nil {
-			doc.Variables[name] = v.value
+	for name := range s.variables() {
+		v, _ := s.variable(name)
+		if v.variable != "" {
+			v.raw = json.RawMessage(masked)
 		}
+		doc.Variables[name] = v.raw
 	}
-	maps.Copy(doc.Variables, b.inputs)
-	for name, v := range s.wf.variables {
-		if _, ok := doc.Variables[name]; ok && v.sensitive {
-			doc.Variables[name] = json.RawMessage(masked)
-		}
+	if b.Parent != nil {
+		doc.Parent = &ParentRef{b.Parent.RunID, b.Parent.NodeID}
 	}
 	if b.Tags != nil {
 		doc.Tags = b.Tags
@@ -159,6 +165,7 @@ func (s *State) describe(doc *RunSnapshot) {
 func (s *State) node(i int) NodeSnapshot {
 	n := &s.nodes[i]
 	doc := NodeSnapshot{Status: n.status.String(), Phase: n.phase.String(), Attempts: n.attempts, StartedAt: when(n.started), CompletedAt: when(n.ended)}
+	doc.ChildRunID = n.child
 	switch n.phase {
 	case phaseQueued, phaseAccepted:
 		doc.StepID = s.stepID(i)

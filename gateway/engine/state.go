@@ -25,22 +25,25 @@ const (
 // A State is the fold of a run's log: everything that Decide looks at. It is a value of one run of one workflow; Clone it
 // before two goroutines use it.
 type State struct {
-	wf     *Workflow
-	runID  string
-	seq    int64 // of the last event; -1 before the first
-	status string
-	begun  *begun // nil before run.started
-	nodes  []nodeState
-	starts int // node.started so far
-	active int // nodes in status nodeActive
-	copied int // bytes of outputs that came from no runner
-	clock  runClock
-	paused *pausing
+	wf       *Workflow
+	runID    string
+	seq      int64 // of the last event; -1 before the first
+	status   string
+	begun    *begun             // nil before run.started
+	changed  map[string]changed // variables that nodes changed; replaced, never changed
+	children int                // runs that it may still start
+	nodes    []nodeState
+	starts   int // node.started so far
+	active   int // nodes in status nodeActive
+	copied   int // bytes of outputs that came from no runner
+	clock    runClock
+	paused   *pausing
 
-	draining *pausing // until what is active has ended
-	ended    time.Time
-	end      json.RawMessage // payload of the terminal event
-	cost     cost
+	draining     *pausing // until what is active has ended
+	ended        time.Time
+	end          json.RawMessage // payload of the terminal event
+	endUntrusted bool
+	cost         cost
 }
 
 // begun is what run.started said. It is shared by clones and never changes, but for what Reveal adds.
@@ -50,6 +53,7 @@ type begun struct {
 	untrusted bool
 	inputs    map[string]json.RawMessage
 	options   options
+	hidden    map[string]bool // inputs that are masked whatever the definition says
 	revealed  bool
 }
 
@@ -79,10 +83,11 @@ const (
 	phaseRetry           // its next attempt
 	phaseSuspended       // a person, or a system outside: its interrupt
 	phaseCut             // the run to be resumed: its attempt was cut by a pause
+	phaseChild           // another run
 )
 
 func (p phase) String() string {
-	return [...]string{"", "queued", "accepted", "timer", "retry", "suspended", "cut"}[p]
+	return [...]string{"", "queued", "accepted", "timer", "retry", "suspended", "cut", "child"}[p]
 }
 
 type nodeState struct {
@@ -96,8 +101,9 @@ type nodeState struct {
 	ended     time.Time
 	payload   json.RawMessage // of the event that ended it, or of node.retried
 	stream    stream
-	gate      *gate // its last interrupt; replaced, never changed
-	asks      int   // interrupts so far
+	gate      *gate  // its last interrupt; replaced, never changed
+	asks      int    // interrupts so far
+	child     string // the run that it started
 }
 
 // ErrStale means that the input is about something that is no longer outstanding: the caller ignores it.

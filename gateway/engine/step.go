@@ -25,7 +25,7 @@ func (t *turn) created(in Created) bool {
 		return false
 	}
 	t.s.runID = in.RunID
-	t.emit(TypeRunStarted, "", Trusted, p)
+	t.emit(TypeRunStarted, "", trust(in.Untrusted), p)
 	if t.err == nil {
 		t.err = t.s.Reveal(in.Inputs, in.Configurable)
 	}
@@ -34,7 +34,7 @@ func (t *turn) created(in Created) bool {
 	}
 	for _, i := range t.s.wf.order {
 		n := &t.s.wf.nodes[i]
-		if p := n.unmet(t.env.Provides); p != nil && !n.disabled {
+		if p := n.unmet(&t.env); p != nil && !n.disabled {
 			t.failRun(p.nodeError, n.id, false, nil)
 			return false
 		}
@@ -160,7 +160,7 @@ func (t *turn) lost(i int, l Lost) {
 func (wf *Workflow) started(in Created) (runStarted, error) {
 	p := runStarted{
 		WorkflowID: wf.ID, Inputs: given(in.Inputs), Configurable: given(in.Configurable), Transport: "rest", EngineVersion: EngineVersion,
-		Tags: in.Tags, Metadata: given(in.Metadata),
+		Tags: in.Tags, Metadata: given(in.Metadata), Parent: in.Parent,
 	}
 	if p.Inputs == nil {
 		p.Inputs = json.RawMessage("{}")
@@ -174,7 +174,7 @@ func (wf *Workflow) started(in Created) (runStarted, error) {
 	}
 	var mask maskedMembers
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
-		if wf.variables[name].sensitive {
+		if wf.variables[name].sensitive || slices.Contains(in.Sensitive, name) {
 			inputs[name] = json.RawMessage(masked)
 			mask.Inputs = append(mask.Inputs, name)
 		}

@@ -70,6 +70,21 @@ func TestPublishedWorkflowsRun(t *testing.T) {
 		"conformance-version-fold":        {want: "completed"},
 		"conformance-message-reducer":     {want: "completed"},
 		"conformance-agent-identity":      {want: "completed"},
+		"conformance-subworkflow-child":   {want: "completed"},
+		"conformance-subworkflow-parent": {script: func(w *world) {
+			wf, err := engine.Parse(docs[w.child().WorkflowID])
+			if err != nil {
+				t.Fatal(err)
+			}
+			kid := newWorld(t, wf)
+			kid.created = w.child().Created
+			kid.create()
+			end, _, _ := engine.ChildResult(wf, kid.s)
+			w.childEnds(end)
+			if got := string(engine.Snapshot(w.wf, w.s).Variables["childOutcome"]); got != `"child-completed"` {
+				t.Errorf("childOutcome = %s", got)
+			}
+		}, want: "completed"},
 		"conformance-approval": {script: func(w *world) {
 			w.is("waiting-approval")
 			w.mustAnswer("gate", "ann", `{"action":"accept"}`)

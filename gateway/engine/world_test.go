@@ -36,6 +36,8 @@ type world struct {
 	given   map[string]int // how often a step was dispatched
 	timers  map[string]time.Time
 	stops   []engine.Stop
+	kids    map[string]engine.StartChild // that were asked for and have not ended
+	held    map[string]bool              // those of them that are to pause
 	passed  time.Duration
 	caps    engine.Caps
 	schemas *schema.Set
@@ -57,13 +59,14 @@ func newWorldOf(tb failer, schemas *schema.Set, wf *engine.Workflow) *world {
 	return &world{
 		schemas: schemas,
 		tb:      tb, wf: wf, s: engine.NewState(wf), steps: map[string]engine.Dispatch{}, given: map[string]int{}, timers: map[string]time.Time{},
+		kids: map[string]engine.StartChild{}, held: map[string]bool{},
 		created: engine.Created{RunID: "run_1", Owner: engine.Owner{Tenant: "t1", Principal: "ann"}},
 	}
 }
 
 // env has marks that depend on nothing but the question, so that two decisions can be compared.
 func (w *world) env() engine.Env {
-	return engine.Env{Now: start.Add(w.passed), Clock: clock.Add(w.passed), Fence: &fence.Fencer{Rand: zeros{}}, Caps: w.caps}
+	return engine.Env{Now: start.Add(w.passed), Clock: clock.Add(w.passed), Fence: &fence.Fencer{Rand: zeros{}}, Caps: w.caps, Children: true}
 }
 
 type zeros struct{}
@@ -97,8 +100,8 @@ func (w *world) do(in engine.Input) error {
 	for _, e := range d.Effects {
 		w.carryOut(e)
 	}
-	if w.s.Terminal() && (len(w.steps) > 0 || len(w.timers) > 0) {
-		w.tb.Fatalf("%T: the run has ended with steps %v and timers %v", in, w.steps, w.timers)
+	if w.s.Terminal() && (len(w.steps) > 0 || len(w.timers) > 0 || len(w.kids) > 0) {
+		w.tb.Fatalf("%T: the run has ended with steps %v, timers %v and children %v", in, w.steps, w.timers, w.kids)
 	}
 	return nil
 }
@@ -219,7 +222,61 @@ func (w *world) carryOut(e engine.Effect) {
 		w.timers[e.ID] = clock.Add(w.passed + e.After)
 	case engine.ClearTimer:
 		delete(w.timers, e.ID)
+	case engine.StartChild:
+		if _, twice := w.kids[e.Created.RunID]; twice {
+			w.tb.Fatalf("child %s is started while it runs", e.Created.RunID)
+		}
+		if w.waitsFor(e.Created.RunID) {
+			w.kids[e.Created.RunID] = e
+		}
+	case engine.StopChild:
+		if _, ok := w.kids[e.RunID]; !ok {
+			w.tb.Fatalf("stop of child %s, which does not run", e.RunID)
+		}
+		delete(w.kids, e.RunID)
+		delete(w.held, e.RunID)
+	case engine.PauseChild:
+		if _, ok := w.kids[e.RunID]; !ok || w.held[e.RunID] {
+			w.tb.Fatalf("pause of child %s, which does not run", e.RunID)
+		}
+		w.held[e.RunID] = true
+	case engine.ResumeChild:
+		if _, ok := w.kids[e.RunID]; !ok || !w.held[e.RunID] {
+			w.tb.Fatalf("resume of child %s, which is not paused", e.RunID)
+		}
+		delete(w.held, e.RunID)
 	}
+}
+
+// waitsFor reports whether a node waits for a child.
+func (w *world) waitsFor(child string) bool {
+	for _, n := range engine.Snapshot(w.wf, w.s).NodeStates {
+		if n.ChildRunID == child && n.Status == "running" {
+			return true
+		}
+	}
+	return false
+}
+
+// child is the only child that runs.
+func (w *world) child() engine.StartChild {
+	w.tb.Helper()
+	if len(w.kids) != 1 {
+		w.tb.Fatalf("%d children run, want one: %v", len(w.kids), w.story())
+	}
+	for _, kid := range w.kids {
+		return kid
+	}
+	panic("unreachable")
+}
+
+// childEnds brings the end of the only child.
+func (w *world) childEnds(in engine.ChildEnded) {
+	w.tb.Helper()
+	in.RunID = w.child().Created.RunID
+	delete(w.kids, in.RunID)
+	delete(w.held, in.RunID)
+	w.mustDo(in)
 }
 
 // ---- what a script may say
@@ -305,6 +362,8 @@ func (w *world) story() []string {
 			Attempt                  int
 			Outputs                  json.RawMessage
 			DelayMs, Limit, Observed int64
+			Name, ChildWorkflowID    string
+			Next                     json.RawMessage
 		}
 		_ = json.Unmarshal(e.Payload, &p)
 		line := strings.TrimSpace(e.Type + " " + e.NodeID)
@@ -326,6 +385,10 @@ func (w *world) story() []string {
 			line += fmt.Sprintf(" attempt %d after %dms", p.Attempt, p.DelayMs)
 		case engine.TypeRunCompleted:
 			line += " " + string(p.Outputs)
+		case engine.TypeNodeDispatched:
+			line += " " + p.ChildWorkflowID
+		case engine.TypeVariableChanged:
+			line += " " + p.Name + "=" + string(p.Next)
 		case engine.TypeNodeSuspended:
 			line += " " + p.Kind + " " + p.InterruptID
 		case engine.TypeApprovalReceived:
