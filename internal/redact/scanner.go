@@ -233,8 +233,15 @@ func appendMarker(dst []byte, ref string) []byte {
 
 // change goes on with another set of values. What is held is read again; what is masked stays so.
 func (s *scanner) change(set *compiled) {
+	tokens := s.root.raw.shapes
+	if s.root.unescaped && tokens.token == nil {
+		tokens = s.root.free.shapes
+	}
 	s.set = set
 	s.begin()
+	if tokens.token != nil && tokens.start < s.out {
+		s.root.raw.shapes.resume(tokens)
+	}
 	s.held = append(s.held[:0], s.held[s.out-s.base:]...)
 	s.base, s.pos = s.out, s.out
 	s.readAll(s.held)

@@ -137,6 +137,21 @@ func TestTokenThatGoesOnIsSwallowedWhole(t *testing.T) {
 	}
 }
 
+func TestTokenThatGoesOnIsSwallowedWhenTheSetChanges(t *testing.T) {
+	for name, token := range tokens {
+		set := &redact.Set{}
+		s := set.Stream()
+		got := s.Push("x " + token[:len(token)-8])
+		if err := set.Add("new", redact.New(canary)); err != nil {
+			t.Fatal(err)
+		}
+		got += s.Push(token[len(token)-8:]+" "+canary) + s.Finish()
+		if got != "x [REDACTED:pattern] [REDACTED:new]" {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
 func TestKnownSecretNamesItsMarkerEvenIfItIsAToken(t *testing.T) {
 	set := &redact.Set{}
 	key := tokens["Anthropic"]

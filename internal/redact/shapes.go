@@ -183,6 +183,12 @@ func (s *shapes) clone(other *shapes) {
 	s.open = append(s.open[:0], other.everywhere()...)
 }
 
+// resume goes on with a token that other has found.
+func (s *shapes) resume(other *shapes) {
+	s.token, s.start, s.dashes, s.groups = other.token, other.start, other.dashes, other.groups
+	s.from, s.to, s.busy = other.from, other.to, true
+}
+
 // same reports whether both will do the same from here on, but for the shapes that only a raw lane looks for.
 func (s *shapes) same(decoded *shapes) bool {
 	if s.recent != decoded.recent || s.token != decoded.token || s.groups != decoded.groups || s.dashes != decoded.dashes ||
