@@ -122,12 +122,12 @@ func (t *tx) AllForget(now time.Time) (int, error) {
 		text  string
 		until time.Time
 	}{
-		{"DELETE FROM session WHERE hash IN (SELECT hash FROM session WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)", now},
-		{"DELETE FROM sign_in WHERE hash IN (SELECT hash FROM sign_in WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)", now},
-		{"DELETE FROM pairing WHERE device IN (SELECT device FROM pairing WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)", now},
-		{`DELETE FROM idempotent WHERE (tenant, operation, key) IN (
-			SELECT tenant, operation, key FROM idempotent WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, now.Add(-idempotentKept)},
-		{"DELETE FROM late WHERE (runner, seq) IN (SELECT runner, seq FROM late WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)", now.Add(-wire.LateKept)},
+		{"DELETE FROM session WHERE ctid = ANY (ARRAY (SELECT ctid FROM session WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED))", now},
+		{"DELETE FROM sign_in WHERE ctid = ANY (ARRAY (SELECT ctid FROM sign_in WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED))", now},
+		{"DELETE FROM pairing WHERE ctid = ANY (ARRAY (SELECT ctid FROM pairing WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED))", now},
+		{"DELETE FROM idempotent WHERE ctid = ANY (ARRAY (SELECT ctid FROM idempotent WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+			now.Add(-idempotentKept)},
+		{"DELETE FROM late WHERE ctid = ANY (ARRAY (SELECT ctid FROM late WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))", now.Add(-wire.LateKept)},
 	} {
 		n, err := t.exec(key{}, f.text, micros(f.until), forgetMax)
 		if err != nil {

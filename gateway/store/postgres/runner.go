@@ -10,7 +10,7 @@ import (
 	"runnerd/gateway/store"
 )
 
-const runnerColumns = `runner.id, runner.subject, name, platform, version, created, generation, used, revoked, cursor,
+const runnerColumns = `id, subject, name, platform, version, created, generation, used, revoked, cursor,
 	epoch, journal, reports, record, inventory, state, max_steps, last_seen `
 
 const selectRunner = "SELECT " + runnerColumns + "FROM runner "
@@ -69,11 +69,11 @@ func (r *reader) RunnersOfTenant(t store.Tenant) iter.Seq2[store.Runner, error] 
 func (r *reader) AllRunnersHolding() iter.Seq2[store.Runner, error] {
 	return list(r, key{}, scanRunner, `
 		WITH RECURSIVE found (runner) AS (
-			SELECT min(runner) FROM step WHERE state = 'accepted'
+			(SELECT runner FROM step WHERE state = 'accepted' ORDER BY runner LIMIT 1)
 			UNION ALL
-			SELECT (SELECT min(runner) FROM step WHERE state = 'accepted' AND runner > found.runner)
+			SELECT (SELECT runner FROM step WHERE state = 'accepted' AND runner > found.runner ORDER BY runner LIMIT 1)
 			FROM found WHERE found.runner IS NOT NULL)
-		SELECT `+runnerColumns+`FROM found JOIN runner ON runner.id = found.runner ORDER BY runner.id`)
+		SELECT of.* FROM found, LATERAL (SELECT `+runnerColumns+`FROM runner WHERE id = found.runner OFFSET 0) AS of ORDER BY of.id`)
 }
 
 func (t *tx) CreateRunner(r store.Runner) error {

@@ -9,10 +9,10 @@ import (
 	"runnerd/gateway/store"
 )
 
-const stepColumns = `run.tenant, run.id, step.id, step.subject, kind, provider, model, tool, named, inputs, wait, timeout,
-	step.created, state, runner, seq, use_prov, use_model, plain, waited, since, due, output, outcome, code `
+const stepColumns = `tenant, run, id, subject, kind, provider, model, tool, named, inputs, wait, timeout, created,
+	state, runner, seq, use_prov, use_model, plain, waited, since, due, output, outcome, code `
 
-const selectStep = "SELECT " + stepColumns + "FROM step JOIN run ON run.n = step.run "
+const selectStep = "SELECT " + stepColumns + "FROM step "
 
 func scanStep(rows pgx.Rows, s *store.Step) error { return rows.Scan(stepInto(s)...) }
 
@@ -24,7 +24,7 @@ func stepInto(s *store.Step) []any {
 }
 
 func (r *reader) Step(t store.Tenant, id store.RunID, step store.StepID) (store.Step, error) {
-	return one(r, ofRun(t, id), scanStep, selectStep+"WHERE run.tenant = $1 AND run.id = $2 AND step.id = $3", text(t), text(id), text(step))
+	return one(r, ofRun(t, id), scanStep, selectStep+"WHERE tenant = $1 AND run = $2 AND id = $3", text(t), text(id), text(step))
 }
 
 // Step gives a step as this function knows it.
@@ -44,24 +44,38 @@ func (t *tx) Step(tenant store.Tenant, id store.RunID, step store.StepID) (store
 }
 
 func (r *reader) StepsOfRun(t store.Tenant, id store.RunID) iter.Seq2[store.Step, error] {
-	return list(r, ofRun(t, id), scanStep, selectStep+"WHERE run.tenant = $1 AND run.id = $2 ORDER BY step.n", text(t), text(id))
+	return list(r, ofRun(t, id), scanStep, selectStep+"WHERE tenant = $1 AND run = $2 ORDER BY n", text(t), text(id))
 }
 
 func (t *tx) StepsOfRun(tenant store.Tenant, id store.RunID) iter.Seq2[store.Step, error] {
 	return t.noting(t.reader.StepsOfRun(tenant, id))
 }
 
+// inHand and inPast are what a runner works on, and what it ever had: nobody who asks for the one may go through the other.
+const (
+	inHand = "WHERE subject = $1 AND runner = $2 AND state IN ('offered', 'accepted') AND state = ANY ($3) "
+	inPast = "WHERE subject = $1 AND runner = $2 AND runner <> '' AND state NOT IN ('offered', 'accepted') AND state = ANY ($3) "
+)
+
 func (r *reader) StepsOfRunner(s store.Subject, id store.RunnerID, states ...store.StepState) iter.Seq2[store.Step, error] {
-	if len(states) == 0 {
+	if id == "" {
+		return none // steps that no runner has are nobody's
+	}
+	past := len(states) == 0
+	if past {
 		states = []store.StepState{store.StepQueued, store.StepOffered, store.StepAccepted,
 			store.StepDone, store.StepFailed, store.StepCancelled}
 	}
 	in := make([]string, len(states))
 	for i, state := range states {
 		in[i] = text(state)
+		past = past || state != store.StepOffered && state != store.StepAccepted
 	}
-	return list(r, ofSubject(s), scanStep, selectStep+`WHERE step.subject = $1 AND runner = $2 AND runner <> '' AND state = ANY ($3)
-		ORDER BY seq, step.n`, text(s), text(id), in)
+	if !past {
+		return list(r, ofSubject(s), scanStep, selectStep+inHand+"ORDER BY seq, n", text(s), text(id), in)
+	}
+	return list(r, ofSubject(s), scanStep, "SELECT "+stepColumns+"FROM ((SELECT * FROM step "+inHand+") UNION ALL (SELECT * FROM step "+inPast+
+		")) AS step ORDER BY seq, n", text(s), text(id), in)
 }
 
 func (t *tx) StepsOfRunner(s store.Subject, id store.RunnerID, states ...store.StepState) iter.Seq2[store.Step, error] {
@@ -72,7 +86,7 @@ func (r *reader) QueuedSteps(s store.Subject, limit int) iter.Seq2[store.Step, e
 	if limit <= 0 {
 		return none
 	}
-	return list(r, ofSubject(s), scanStep, selectStep+"WHERE state = 'queued' AND step.subject = $1 ORDER BY step.n LIMIT $2", text(s), limit)
+	return list(r, ofSubject(s), scanStep, selectStep+"WHERE state = 'queued' AND subject = $1 ORDER BY n LIMIT $2", text(s), limit)
 }
 
 func (t *tx) QueuedSteps(s store.Subject, limit int) iter.Seq2[store.Step, error] {
@@ -85,7 +99,7 @@ func (r *reader) AllDueSteps(now time.Time, limit int) iter.Seq2[store.Step, err
 	if limit <= 0 {
 		return none
 	}
-	return list(r, key{}, scanStep, selectStep+"WHERE "+isDue+"ORDER BY due, step.n LIMIT $2", micros(now), limit)
+	return list(r, key{}, scanStep, selectStep+"WHERE "+isDue+"ORDER BY due, n LIMIT $2", micros(now), limit)
 }
 
 // AllDueSteps leaves out what others claim, and whose subject others are at work for.
@@ -93,20 +107,22 @@ func (t *tx) AllDueSteps(now time.Time, limit int) iter.Seq2[store.Step, error] 
 	if limit <= 0 {
 		return none
 	}
-	return t.noting(claim(t, stepInto, `WITH first AS MATERIALIZED (
-			SELECT run, id, subject FROM step WHERE `+isDue+`ORDER BY due, n LIMIT $2),
-		mine AS MATERIALIZED (SELECT run, id FROM first WHERE `+lockSubject+`)
-		SELECT `+stepColumns+`, step.subject FROM mine JOIN step ON step.run = mine.run AND step.id = mine.id JOIN run ON run.n = step.run
-		WHERE `+isDue+`ORDER BY due, step.n FOR UPDATE OF step SKIP LOCKED`, micros(now), limit))
+	return t.noting(claim(t, stepInto, `WITH due AS MATERIALIZED (
+			SELECT tenant, run, id, subject, due, n FROM step WHERE `+isDue+`ORDER BY due, n LIMIT $2),
+		mine AS MATERIALIZED (SELECT * FROM due WHERE `+lockSubject+`)
+		SELECT step.* FROM mine, LATERAL (
+			SELECT `+stepColumns+`, subject AS owner FROM step WHERE tenant = mine.tenant AND run = mine.run AND id = mine.id
+				AND state IN ('queued', 'offered', 'accepted') AND due + 0 <= $1 FOR UPDATE SKIP LOCKED) AS step
+		ORDER BY mine.due, mine.n`, micros(now), limit))
 }
 
 // AllQueuedSubjects goes from one subject to the next by the index of queued steps, however many each has.
 func (r *reader) AllQueuedSubjects() iter.Seq2[store.Subject, error] {
 	return list(r, key{}, func(rows pgx.Rows, s *store.Subject) error { return rows.Scan(into(s)) }, `
 		WITH RECURSIVE found (subject) AS (
-			SELECT min(subject) FROM step WHERE state = 'queued'
+			(SELECT subject FROM step WHERE state = 'queued' ORDER BY subject LIMIT 1)
 			UNION ALL
-			SELECT (SELECT min(subject) FROM step WHERE state = 'queued' AND subject > found.subject)
+			SELECT (SELECT subject FROM step WHERE state = 'queued' AND subject > found.subject ORDER BY subject LIMIT 1)
 			FROM found WHERE found.subject IS NOT NULL)
 		SELECT subject FROM found WHERE subject IS NOT NULL`)
 }
@@ -123,10 +139,10 @@ func (t *tx) CreateStep(s store.Step) error {
 	if _, ok := t.steps[keyOf(s)]; ok {
 		return store.ErrConflict
 	}
-	const insert = `INSERT INTO step (run, id, subject, kind, provider, model, tool, named, inputs, wait, timeout, created,
+	const insert = `INSERT INTO step (tenant, run, id, subject, kind, provider, model, tool, named, inputs, wait, timeout, created,
 			state, runner, seq, use_prov, use_model, plain, waited, since, due, output, outcome, code)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`
-	args := []any{run.n, text(s.ID), text(s.Subject), text(s.Kind), text(s.Provider), text(s.Model), text(s.Tool), text(s.Named),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`
+	args := []any{text(s.Tenant), text(s.Run), text(s.ID), text(s.Subject), text(s.Kind), text(s.Provider), text(s.Model), text(s.Tool), text(s.Named),
 		blob(s.Inputs), s.Wait.Microseconds(), s.Timeout.Microseconds(), micros(s.Created), text(s.State), text(s.Runner), s.Seq,
 		text(s.UseProv), text(s.UseModel), s.Plain, s.Waited.Microseconds(), micros(s.Since), micros(s.Due), blob(s.Output),
 		text(s.Outcome), text(s.Code)}
@@ -156,7 +172,7 @@ func (t *tx) MoveStep(expect store.Fence, next store.Step) error {
 	t.steps[keyOf(next)] = next
 	return t.write(1, `UPDATE step SET state = $1, runner = $2, seq = $3, use_prov = $4, use_model = $5, plain = $6, waited = $7,
 			since = $8, due = $9, output = $10, outcome = $11, code = $12
-		WHERE run = (SELECT n FROM run WHERE tenant = $13 AND id = $14) AND id = $15 AND state = $16 AND runner = $17 AND seq = $18`,
+		WHERE tenant = $13 AND run = $14 AND id = $15 AND state = $16 AND runner = $17 AND seq = $18`,
 		text(next.State), text(next.Runner), next.Seq, text(next.UseProv), text(next.UseModel), next.Plain, next.Waited.Microseconds(),
 		micros(next.Since), micros(next.Due), blob(next.Output), text(next.Outcome), text(next.Code),
 		text(expect.Tenant), text(expect.Run), text(expect.Step), text(expect.State), text(expect.Runner), expect.Seq)

@@ -291,11 +291,3 @@ func asConflict(err error) error {
 	}
 	return err
 }
-
-// unlessMissing is for deletions: what is not there is deleted.
-func unlessMissing(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
