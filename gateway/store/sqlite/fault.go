@@ -26,28 +26,28 @@ type coded interface {
 
 // judge gives a driver's error the name that callers act on, if it has one, and its severity. The error itself stays in the
 // chain.
-func judge(err error) (error, severity) {
+func judge(err error) (severity, error) {
 	e, ok := errors.AsType[coded](err)
 	if !ok {
-		return err, harmless
+		return harmless, err
 	}
 	switch e.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID:
-		return fmt.Errorf("%w: %w", store.ErrConflict, err), harmless
+		return harmless, fmt.Errorf("%w: %w", store.ErrConflict, err)
 	case sqlite3.SQLITE_IOERR_SHMSIZE: // the index of the write-ahead log could not grow
-		return fmt.Errorf("%w: %w", store.ErrFull, err), aborts
+		return aborts, fmt.Errorf("%w: %w", store.ErrFull, err)
 	case sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_CORRUPTFS:
-		return err, aborts
+		return aborts, err
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w: %w", store.ErrFull, err), aborts
+		return aborts, fmt.Errorf("%w: %w", store.ErrFull, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%w: %w", store.ErrBusy, err), aborts
+		return aborts, fmt.Errorf("%w: %w", store.ErrBusy, err)
 	case sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return err, aborts
+		return aborts, err
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL:
-		return err, breaks
+		return breaks, err
 	}
-	return err, harmless // a mistake in a statement, say: ours, and of nobody else in the transaction
+	return harmless, err // a mistake in a statement, say: ours, and of nobody else in the transaction
 }

@@ -92,7 +92,7 @@ func (w *writer) begin() error {
 	}
 	w.abort, w.worst, w.c.bytes = nil, harmless, 0
 	if _, err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
-		err, s := judge(err)
+		s, err := judge(err)
 		if s != aborts {
 			return w.fail(err)
 		}
@@ -121,7 +121,7 @@ func (w *writer) commit() error {
 			}
 			return nil
 		}
-		err, s := judge(err)
+		s, err := judge(err)
 		if s != aborts {
 			s = breaks // a sync that did not work, most likely; a later one that does proves nothing (faults.md S03)
 		}
@@ -142,7 +142,7 @@ func (w *writer) fault(err error) error {
 	if err == nil {
 		return nil
 	}
-	err, s := judge(err)
+	s, err := judge(err)
 	if s > w.worst {
 		w.abort, w.worst = err, s
 	}
@@ -152,7 +152,7 @@ func (w *writer) fault(err error) error {
 // must runs a statement of the writer's own, which may not fail alone.
 func (w *writer) must(text string, args ...any) {
 	if _, err := w.c.exec(text, args...); err != nil && w.abort == nil {
-		err, s := judge(err)
+		s, err := judge(err)
 		w.abort, w.worst = err, max(s, aborts)
 	}
 }

@@ -57,7 +57,7 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 // name is the fault of a reader: nothing that goes wrong for it is anybody else's matter.
 func name(err error) error {
 	if err != nil {
-		err, _ = judge(err)
+		_, err = judge(err)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func (k *copier) restart() {
 // copy ends being busy. A copy that had no space is made later; one whose sync did not work ends the store.
 func (k *copier) copy(kind string) {
 	if _, _, err := k.c.log(kind); err != nil {
-		if err, s := judge(err); s == breaks {
+		if s, err := judge(err); s == breaks {
 			select {
 			case k.broken <- fmt.Errorf("copy the log: %w", err):
 			default:

@@ -142,8 +142,8 @@ func fill(v reflect.Value, salt *int) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), salt)
+		for _, field := range v.Fields() {
+			fill(field, salt)
 		}
 	case reflect.String:
 		v.SetString(fmt.Sprint(v.Type().Name(), *salt))
