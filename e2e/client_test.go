@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"runnerd/internal/schema/schematest"
 )
 
 // A client speaks the API with a key.
@@ -131,14 +133,16 @@ type event struct {
 
 func (c client) events(id string) []event {
 	c.t.Helper()
-	var page struct{ Events []event }
+	var page struct{ Events []json.RawMessage }
 	c.get("/v1/runs/"+id+"/events/poll?timeout=1", &page)
-	for i, e := range page.Events {
-		if e.Sequence != int64(i) {
-			c.t.Errorf("run %s: event %d has sequence %d", id, i, e.Sequence)
+	events := make([]event, len(page.Events))
+	for i, doc := range page.Events {
+		schematest.Event(c.t, doc)
+		if err := json.Unmarshal(doc, &events[i]); err != nil || events[i].Sequence != int64(i) {
+			c.t.Errorf("run %s: event %d has sequence %d (%v)", id, i, events[i].Sequence, err)
 		}
 	}
-	return page.Events
+	return events
 }
 
 // text is the answer of a chat run.
