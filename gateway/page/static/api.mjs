@@ -18,10 +18,12 @@ async function answer(response) {
   return body;
 }
 
-// token trades the session's cookie for a short-lived bearer.
+// token trades the session's cookie for a short-lived bearer. When there is no session any more the whole page must know.
 async function token() {
   if (!bearer || Date.now() > bearer.until) {
-    const got = await answer(await fetch(host + "bearer", { method: "POST" }));
+    const response = await fetch(host + "bearer", { method: "POST" });
+    if (response.status === 401) dispatchEvent(new Event("signed-out"));
+    const got = await answer(response);
     bearer = { token: got.token, until: Date.now() + (got.expiresIn - 60) * 1000 };
   }
   return bearer.token;

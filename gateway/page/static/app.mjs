@@ -17,12 +17,16 @@ leave.addEventListener("click", async () => {
   location.assign("/");
 });
 
-function signedOut() {
+function needsLink(title, why) {
+  screen.abort();
+  link(true);
   leave.hidden = true;
-  main.replaceChildren(
-    el("h1", {}, "Sign in"),
-    el("p", {}, "Open the one-time sign-in link that the gateway printed. Its administrator makes a new one with:"),
-    el("p", { class: "card" }, "gateway user link NAME"));
+  main.replaceChildren(el("h1", {}, title), el("p", { id: "problem" }, why), el("p", { class: "card" }, "gateway user link NAME"));
+}
+
+function signedOut() {
+  const then = location.pathname === "/pair" ? " Then open the link for pairing once more." : "";
+  needsLink("Sign in", "Open the one-time sign-in link that the gateway printed. Its administrator makes a new one with the command below." + then);
 }
 
 // enter trades the one-time token of the address, which is then taken out of the history.
@@ -32,8 +36,10 @@ async function enter() {
   try {
     await signIn(token);
   } catch (error) {
-    main.replaceChildren(el("h1", {}, "That link did not work"), el("p", { class: "error", id: "problem" }, error.message));
-    return;
+    const used = error instanceof ApiError && error.status === 401;
+    return needsLink("That link did not work", used
+      ? "It was used before, or is older than an hour. The gateway's administrator makes a new one with the command below."
+      : `${error.message}. Open the link once more, or have a new one made with the command below.`);
   }
   show();
 }
@@ -54,7 +60,7 @@ async function pair() {
         el("button", { class: "wide", id: "approve", onclick: () => decide("approve") }, "Approve"),
         el("button", { class: "danger wide", id: "deny", onclick: () => decide("deny") }, "Deny"));
     } catch (error) {
-      problem.textContent = error.message;
+      problem.textContent = error.status === 404 ? "No laptop waits under this code. Codes last ten minutes." : error.message;
     }
   }
   async function decide(what) {
@@ -73,23 +79,25 @@ async function pair() {
 
 async function show() {
   screen.abort();
-  screen = new AbortController();
+  const mine = screen = new AbortController();
   link(true);
   if (location.pathname === "/sign-in" && location.hash.length > 1) return enter();
   try {
     await get(hosted("me"));
   } catch (error) {
-    if (error instanceof ApiError && error.status === 401) return signedOut();
+    if (mine.signal.aborted) return; // another screen was asked for meanwhile, or nobody is signed in
     link(false);
-    setTimeout(show, 2000);
+    setTimeout(() => mine.signal.aborted || show(), 2000);
     return;
   }
+  if (mine.signal.aborted) return;
   leave.hidden = false;
-  const run = location.hash.match(/^#\/runs\/(.+)$/);
+  const run = location.hash.match(/^#\/runs\/([\w-]+)$/);
   if (location.pathname === "/pair") return pair();
-  if (run) return runScreen(main, decodeURIComponent(run[1]), screen.signal, link);
+  if (run) return runScreen(main, run[1], screen.signal, link);
   homeScreen(main, screen.signal, link);
 }
 
 addEventListener("hashchange", show);
+addEventListener("signed-out", signedOut);
 show();

@@ -16,7 +16,7 @@ export function homeScreen(main, signal, link) {
   const runners = el("div", { id: "runners" }), runs = el("div", { id: "runs" });
   let key = newKey(), catalogue = new Map();
 
-  prompt.addEventListener("input", () => { key = newKey(); });
+  for (const field of [prompt, provider, model]) field.addEventListener("input", () => { key = newKey(); });
   provider.addEventListener("change", models);
   main.replaceChildren(
     el("form", { class: "card", onsubmit: submit },
@@ -30,6 +30,11 @@ export function homeScreen(main, signal, link) {
 
   async function submit(event) {
     event.preventDefault();
+    if (!prompt.value.trim()) {
+      problem.textContent = "Write a prompt first.";
+      prompt.focus();
+      return;
+    }
     start.disabled = true;
     problem.textContent = "";
     const configurable = {};
@@ -78,9 +83,8 @@ export function homeScreen(main, signal, link) {
       draw(r.runners);
       put(runs, ...(l.runs.length ? l.runs.map(run) : [el("p", { class: "quiet" }, "Nothing yet.")]));
       link(true);
-    } catch (error) {
-      if (error.status === 401) throw error;
-      link(false);
+    } catch {
+      if (!signal.aborted) link(false);
     }
   });
 }

@@ -11,11 +11,11 @@ const phases = {
 
 export function runScreen(main, id, signal, link) {
   const path = "/v1/runs/" + encodeURIComponent(id);
-  const status = el("span", { class: "tag", id: "status" }, "…");
-  const phase = el("p", { class: "quiet", id: "phase", "aria-live": "polite" });
+  const status = el("span", { class: "tag", id: "status", role: "status" }, "…");
+  const phase = el("p", { class: "quiet", id: "phase" }); // not read aloud: it counts seconds
   const prompt = el("p", { class: "card prompt" });
   const output = el("pre", { class: "output live", id: "output", "aria-live": "polite" });
-  const problem = el("p", { class: "error", id: "problem" });
+  const problem = el("p", { class: "error", id: "problem", role: "alert" });
   const cancel = el("button", { class: "danger wide", id: "cancel", onclick: stop }, "Cancel");
   const steps = el("div");
   main.replaceChildren(
@@ -37,7 +37,7 @@ export function runScreen(main, id, signal, link) {
 
   function show(next) {
     state = next;
-    status.textContent = next;
+    if (status.textContent !== next) status.textContent = next; // setting it has it read aloud again
     status.className = "tag " + next;
     const over = ended.has(next);
     cancel.hidden = over;
@@ -53,20 +53,35 @@ export function runScreen(main, id, signal, link) {
       if (run.error) problem.textContent = `${run.error.message} (${run.error.code})`;
       show(run.status);
     } catch (error) {
-      problem.textContent = error.message;
+      if (error.status === 404) gone();
+      else problem.textContent = error.message;
     }
   }
 
+  function gone() {
+    if (signal.aborted) return;
+    state = "failed";
+    main.replaceChildren(el("h1", {}, "No such run"), el("p", {}, "It is not one of yours, or it is not kept any more."));
+  }
+
+  // add puts a piece at the end where that is its place, so that what was read aloud is not read again.
+  function add(node, piece) {
+    const last = [...texts.keys()].at(-1) === node;
+    texts.set(node, (texts.get(node) ?? "") + piece);
+    if (last) output.append(piece);
+    else draw();
+  }
+
   function draw() {
-    output.textContent = [...texts.values()].join("\n\n");
+    const all = [...texts.values()].join("\n\n");
+    if (output.textContent !== all) output.textContent = all;
   }
 
   function onEvent(event) {
     const doc = JSON.parse(event.data);
     switch (event.type) {
       case "ai.message.chunk":
-        texts.set(doc.nodeId, (texts.get(doc.nodeId) ?? "") + doc.chunk);
-        draw();
+        add(doc.nodeId, doc.chunk);
         break;
       case "node.completed":
         if (typeof doc.payload.outputs?.text === "string") texts.set(doc.nodeId, doc.payload.outputs.text);
