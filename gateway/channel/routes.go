@@ -55,6 +55,9 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, who dispatch.Who
 	if err != nil {
 		return err
 	}
+	if len(in.Accept) > 0 {
+		fault.Point("G07")
+	}
 	if len(in.Progress) > 0 {
 		fault.Point("G08")
 	}

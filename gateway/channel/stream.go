@@ -13,6 +13,7 @@ import (
 
 	"runnerd/gateway/dispatch"
 	"runnerd/gateway/store"
+	"runnerd/internal/fault"
 	"runnerd/internal/httpapi"
 	"runnerd/internal/sse"
 	"runnerd/internal/wire"
@@ -171,6 +172,7 @@ func (o *opened) sendPending(ctx context.Context, out *sse.Stream, after *int64)
 		return fmt.Errorf("read what is pending: %w", err)
 	}
 	for _, f := range frames {
+		fault.Point("G05")
 		if err := out.Send(f.Seq, wire.EventDispatch, f.Data); err != nil {
 			return err
 		}
