@@ -23,7 +23,7 @@ import (
 // devUser is the one person of a gateway on one's own machine.
 const devUser = "me"
 
-// devKeyLife bounds the keys that each start makes.
+// devKeyLife bounds the keys that starts for a program make.
 const devKeyLife = 30 * 24 * time.Hour
 
 type devCommand struct {
@@ -61,7 +61,7 @@ func (c *devCommand) serve(parent context.Context, out *cli.Out, w *world, s *se
 	defer stop(nil)
 	wg.Go(func() { stop(s.gateway.Run(ctx, s.listener, s.socket)) })
 
-	got, err := c.prepare(ctx, s, docs)
+	got, err := c.prepare(ctx, out, s, docs)
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
@@ -94,8 +94,9 @@ func (c *devCommand) serve(parent context.Context, out *cli.Out, w *world, s *se
 	return context.Cause(ctx)
 }
 
-// prepare makes the person, a sign-in link and a key, and loads the workflows.
-func (c *devCommand) prepare(ctx context.Context, s *serving, docs []definition) (ready, error) {
+// prepare makes the person, a sign-in link and, for a program, a key, and loads the workflows. A key that nobody is shown
+// would only be one more that could leak.
+func (c *devCommand) prepare(ctx context.Context, out *cli.Out, s *serving, docs []definition) (ready, error) {
 	a := s.gateway.Admin
 	link, err := a.AddUser(ctx, admin.UserRef{User: devUser})
 	if e, ok := errors.AsType[*admin.Error](err); ok && e.Code == admin.CodeConflict {
@@ -104,14 +105,18 @@ func (c *devCommand) prepare(ctx context.Context, s *serving, docs []definition)
 	if err != nil {
 		return ready{}, err
 	}
-	key, err := a.CreateKey(ctx, admin.NewKey{User: devUser, Name: "dev", LifeSeconds: int64(devKeyLife.Seconds())})
-	if err != nil {
-		return ready{}, err
+	got := ready{URL: s.url, SignInLink: link.Link, DataDir: s.dir}
+	if out.JSON {
+		key, err := a.CreateKey(ctx, admin.NewKey{User: devUser, Name: "dev", LifeSeconds: int64(devKeyLife.Seconds())})
+		if err != nil {
+			return ready{}, err
+		}
+		got.APIKey = key.Key
 	}
 	if _, err := importAll(ctx, a, string(identity.DefaultTenant), docs); err != nil {
 		return ready{}, err
 	}
-	return ready{s.url, link.Link, key.Key, s.dir}, nil
+	return got, nil
 }
 
 func welcome(o io.Writer, r ready) {
