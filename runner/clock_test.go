@@ -2,14 +2,15 @@ package runner
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-type manual struct{ now time.Duration }
+type manual struct{ now atomic.Int64 }
 
-func (m *manual) Now() time.Duration { return m.now }
+func (m *manual) Now() time.Duration { return time.Duration(m.now.Load()) }
 
 func TestDeadlineCountsTheTimeAsleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestDeadlineCountsTheTimeAsleep(t *testing.T) {
 		reached := make(chan struct{})
 		go at(t.Context(), m, 15*time.Minute, func() { close(reached) })
 		synctest.Wait()
-		m.now = 8 * time.Hour // a night in a bag
+		m.now.Store(int64(8 * time.Hour)) // a night in a bag
 		woke := time.Now()
 		<-reached
 		if took := time.Since(woke); took > checkEvery {
