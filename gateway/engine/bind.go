@@ -101,7 +101,12 @@ func (t *turn) resolve(n *node) (map[string]value, *problem) {
 			v, ok = t.lookup(b.node, b.output)
 			missing = fmt.Sprintf("node %q has no output %q", t.s.wf.nodes[b.node].id, b.output)
 		case bindExpression:
-			return nil, fail(codeUnsupported, "input %q is an expression, which this host does not evaluate", b.port)
+			var p *problem
+			if v, p = t.evaluate(b.compute, nil); p != nil {
+				p.Message = fmt.Sprintf("input %q: %s", b.port, p.Message)
+				return nil, p
+			}
+			ok = true
 		}
 		switch {
 		case ok && v.lost:

@@ -77,6 +77,8 @@ type turn struct {
 	asked   int   // bytes of inputs of the steps in effects
 	read    map[int]*outputs
 	err     error
+
+	conditions map[*edge]conditionResult
 }
 
 // input applies an input, and says whether nodes may have become ready by it.

@@ -87,13 +87,21 @@ func TestRunGoesAsItsWorkflowSays(t *testing.T) {
 			want: `run.started|node.started a|output.chunk a "go" last|node.completed a|node.started yes|node.completed yes|` +
 				`node.skipped no (the trigger rule all_success cannot be met)|node.started rest|node.completed rest|run.completed {"yes":{},"rest":{}}`,
 		},
-		"an expression fails its node and says why": {
-			nodes: []string{"a core.noop", `b core.identity {"inputs":{"x":{"type":"expression","expression":"1+1"}}}`}, edges: []string{"a>b"},
-			want: `run.started|node.started a|node.completed a|node.started b|node.failed b expression_not_supported|run.failed expression_not_supported`,
+		"an expression that has no value fails its node": {
+			nodes: []string{"a core.noop", `b core.identity {"inputs":{"x":{"type":"expression","expression":"nodes.a.list[3]"}}}`}, edges: []string{"a>b"},
+			want: `run.started|node.started a|node.completed a|node.started b|node.failed b expression_failed|run.failed expression_failed`,
 		},
-		"a condition that is an expression fails the node behind it": {
-			nodes: []string{"a core.noop", `b core.noop`}, edges: []string{`a>b {"condition":{"type":"expression","expression":"true"}}`},
-			want: `run.started|node.started a|node.completed a|node.started b|node.failed b expression_not_supported|run.failed expression_not_supported`,
+		"a condition that is neither true nor false fails the node behind it": {
+			nodes: []string{"a core.noop", `b core.noop`}, edges: []string{`a>b {"condition":{"type":"expression","expression":"1"}}`},
+			want: `run.started|node.started a|node.completed a|node.started b|node.failed b expression_failed|run.failed expression_failed`,
+		},
+		"an expression chooses the branch": {
+			nodes: []string{"a " + model, "yes core.noop", "no core.noop"},
+			edges: []string{`a>yes {"condition":{"type":"expression","expression":"len(output.text) > 3 and status == 'completed'"}}`,
+				`a>no {"condition":{"type":"expression","expression":"nodes.a.text matches '^.{0,3}$'"}}`},
+			script: func(w *world) { w.result("a:1:1", `{"text":"hello"}`) },
+			want: `run.started|node.started a|output.chunk a "hello" last|node.completed a|node.started yes|node.completed yes|` +
+				`node.skipped no (the trigger rule all_success cannot be met)|run.completed {"yes":{}}`,
 		},
 		"what the host cannot do fails the run before anything costs money": {
 			nodes: []string{"a " + model, "b vendor.acme.magic"}, edges: []string{"a>b"},

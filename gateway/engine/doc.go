@@ -43,8 +43,14 @@
 //
 // Trigger rules stand on edges. A node whose edges have different rules starts when each rule is met by the edges that have
 // it. any_success and any_failed do not wait for the other edges. An edge whose condition does not hold counts as one from a
-// skipped node. Conditions compare values (equals, notEquals, contains, regex); expressions, there and as inputs, fail their
-// node with a clear code instead of being taken for true.
+// skipped node. Conditions compare values (equals, notEquals, contains, regex), or are expressions.
+//
+// Expressions, in conditions and as inputs, are in the language of expr-lang/expr, less what depends on the clock or on chance
+// and what cannot be bounded. They know "variables", "nodes" (by id, what the node put out), the run's variables by their bare
+// names, and in a condition "output" and "status" of the edge's source. They say by name what they read, so that order, trust
+// and secrecy follow from the definition. Their work is counted and not timed (meter.go): a run that is replayed, or decided
+// again from its log, gets the same answer. What cannot be an expression is refused with the definition; one without a value
+// fails its node as expression_failed.
 //
 // A failure fails the run at once, and stops what runs beside it, unless an edge of rule any_success, all_complete or
 // any_failed leads from the node to one that has not been skipped. Letting the rest finish was weighed: it could not change

@@ -76,9 +76,7 @@ func (p *parser) binding(o object, port string) binding {
 	case bindExpression:
 		o.required("expression")
 		o.closed("type", "expression")
-		if raw, ok := o.members["expression"]; ok && (raw.Kind() != '"' || string(raw) == `""`) {
-			o.fail(o.at("expression"), "must be a string that is not empty")
-		}
+		b.compute = p.expression(o, "expression")
 	}
 	return b
 }
@@ -116,7 +114,7 @@ func (p *parser) edges(o object) {
 			port:    cmp.Or(e.text("targetInput", 1, 256), defaultInput),
 		}
 		if e.has("condition") {
-			it.condition = readCondition(e.child("condition"))
+			it.condition = p.condition(e.child("condition"))
 			conditions++
 		}
 		p.wf.edges = append(p.wf.edges, it)
@@ -212,10 +210,37 @@ func (p *parser) connections() {
 			}
 		}
 		for _, b := range wf.nodes[i].inputs {
-			if b.kind == bindConnection && before[i][b.node/64]&(1<<(b.node%64)) == 0 {
-				p.fail(object{path: fmt.Sprintf("nodes[%d].inputs", i)}.at(b.port), "connects to node %q, and no edges lead from there to node %q",
-					wf.nodes[b.node].id, wf.nodes[i].id)
+			path := object{path: fmt.Sprintf("nodes[%d].inputs", i)}.at(b.port)
+			if b.kind == bindConnection {
+				p.comes(before[i], b.node, i, path, "connects to")
+			}
+			for _, n := range b.compute.reads() {
+				p.comes(before[i], n.index, i, path, "reads")
 			}
 		}
 	}
+	for i, e := range wf.edges {
+		if e.condition == nil {
+			continue
+		}
+		for _, n := range e.condition.expression.reads() {
+			if n.index != e.from {
+				p.comes(before[e.from], n.index, e.from, fmt.Sprintf("edges[%d].condition", i), "reads")
+			}
+		}
+	}
+}
+
+// comes notes that a node may not have ended when its value is needed.
+func (p *parser) comes(before []uint64, from, to int, path, what string) {
+	if before[from/64]&(1<<(from%64)) == 0 {
+		p.fail(path, "%s node %q, and no edges lead from there to node %q", what, p.wf.nodes[from].id, p.wf.nodes[to].id)
+	}
+}
+
+func (x *expression) reads() []nodeRead {
+	if x == nil {
+		return nil
+	}
+	return x.nodes
 }

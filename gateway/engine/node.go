@@ -50,7 +50,16 @@ func (t *turn) arrival(e *edge) arrival {
 		if t.refusedBy(e) {
 			return nothing
 		}
-		if e.condition == nil || e.condition.kind == whenExpression || e.condition.holds(t.left(e)) {
+		if e.condition == nil {
+			return success
+		}
+		if e.condition.kind == whenExpression {
+			if holds, p := t.expressionHolds(e); holds || p != nil { // the node behind the edge says what is wrong
+				return success
+			}
+			return nothing
+		}
+		if e.condition.holds(t.left(e)) {
 			return success
 		}
 	}
@@ -100,8 +109,12 @@ func (t *turn) first(i int) act {
 		return p
 	}
 	for _, e := range n.in {
-		if e := &t.s.wf.edges[e]; e.condition != nil && e.condition.kind == whenExpression {
-			return fail(codeUnsupported, "edge %q has an expression as its condition, which this host does not evaluate", e.id)
+		e := &t.s.wf.edges[e]
+		if e.condition == nil || e.condition.kind != whenExpression || t.s.nodes[e.from].status != nodeCompletedStatus {
+			continue
+		}
+		if _, p := t.expressionHolds(e); p != nil {
+			return p
 		}
 	}
 	in, p := t.resolve(n)

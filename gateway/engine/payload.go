@@ -54,7 +54,7 @@ const (
 	codeRecursionLimit = "recursion_limit_exceeded"
 	codeRunTimeout     = "run_timeout"
 	codeNodeFailed     = "node_failed" // core.fail, unless it names another
-	codeUnsupported    = "expression_not_supported"
+	codeExpression     = "expression_failed"
 	codeUntrusted      = "untrusted_content_refused" // untrusted content would have chosen what only an author may
 	codeRejected       = "approval_rejected"
 	codeExpired        = "interrupt_expired"

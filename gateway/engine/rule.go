@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -62,12 +61,14 @@ func (r rule) judge(n [4]int) verdict {
 }
 
 // A condition of an edge compares one value of its source's outputs. Left is a dotted path into them; "status" and "output"
-// stand for the source's status and for all its outputs where no output has that name.
+// stand for the source's status and for all its outputs where no output has that name. An expression has "output" and "status" too.
 type condition struct {
 	kind    string
 	left    string
 	right   json.RawMessage
-	pattern *regexp.Regexp
+	pattern *pattern
+
+	expression *expression
 }
 
 const (
@@ -75,24 +76,28 @@ const (
 	whenNotEquals  = "notEquals"
 	whenContains   = "contains"
 	whenRegex      = "regex"
-	whenExpression = "expression" // not evaluated here: a node behind such an edge fails and says so
+	whenExpression = "expression"
 )
 
-func readCondition(o object) *condition {
+func (p *parser) condition(o object) *condition {
 	o.closed("type", "left", "right", "expression")
 	c := &condition{
 		kind: o.choice("type", whenExpression, whenEquals, whenNotEquals, whenContains, whenRegex),
 		left: o.text("left", 0, 1024), right: json.RawMessage(o.members["right"]),
 	}
 	if c.kind == whenExpression {
+		o.required("expression")
+		c.expression = p.expression(o, "expression", nameOutput, nameStatus)
 		return c
 	}
 	o.required("left", "right")
 	if c.kind == whenRegex && o.has("right") {
 		text, ok := textOf(c.right)
 		var err error
-		if c.pattern, err = regexp.Compile(text); err != nil || !ok || len(text) > 1024 {
-			o.fail(o.at("right"), "must be a regular expression (RE2) of at most 1024 bytes")
+		if c.pattern, err = readPattern(text); err != nil {
+			o.fail(o.at("right"), "%v", err)
+		} else if !ok {
+			o.fail(o.at("right"), "must be a string")
 		}
 	}
 	return c

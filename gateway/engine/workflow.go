@@ -66,6 +66,7 @@ type binding struct {
 	node     int
 	output   string
 	optional bool
+	compute  *expression
 }
 
 const (
@@ -117,7 +118,8 @@ func Parse(doc []byte) (*Workflow, error) {
 
 type parser struct {
 	reader
-	wf *Workflow
+	wf          *Workflow
+	expressions int
 }
 
 func (p *parser) root(o object) {
@@ -213,6 +215,34 @@ func compileSchema(raw jsontext.Value) (*schema.Schema, error) {
 		return nil, fmt.Errorf("is not a JSON Schema: %w", err)
 	}
 	return s, nil
+}
+
+// expression compiles what a member holds.
+func (p *parser) expression(o object, name string, names ...string) *expression {
+	source, ok := textOf(o.members[name])
+	if p.expressions++; !ok || source == "" {
+		if o.has(name) {
+			o.fail(o.at(name), "must be a string that is not empty")
+		}
+		return nil
+	}
+	if p.expressions > MaxExpressions {
+		o.fail(o.at(name), "must not be the expression after the %dth", MaxExpressions)
+		return nil
+	}
+	x, err := readExpression(source, names...)
+	if err != nil {
+		o.fail(o.at(name), "%v", err)
+		return nil
+	}
+	for i, n := range x.nodes {
+		if !p.known(n.id) {
+			o.fail(o.at(name), "names no node: %q", n.id)
+			return nil
+		}
+		x.nodes[i].index = p.wf.index[n.id]
+	}
+	return x
 }
 
 func (p *parser) known(id string) bool { _, ok := p.wf.index[id]; return ok }
