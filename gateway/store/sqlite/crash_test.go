@@ -96,7 +96,7 @@ func crashWrite(tx store.Tx, id store.RunID) (int64, error) {
 // had acknowledged is there, whole; what it had not is there whole or not at all; cursor values never repeat; and the file
 // opens at once.
 func TestNothingAcknowledgedIsLostWhenKilled(t *testing.T) {
-	kills := 24
+	kills := 20
 	if os.Getenv("RUNNERD_NIGHTLY") != "" {
 		kills = 300
 	}
