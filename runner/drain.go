@@ -22,7 +22,7 @@ func (r *Runner) drain(steps context.Context, kill context.CancelCauseFunc) {
 	broken := r.journal.Err() != nil
 	if !broken {
 		ctx, cancel := context.WithTimeout(steps, grace)
-		r.desk.wait(ctx, func() bool { all, _ := r.desk.working(); return all == 0 })
+		r.desk.wait(ctx, r.idle)
 		cancel()
 	}
 	kill(errGraceOver)
@@ -40,6 +40,16 @@ func (r *Runner) drain(steps context.Context, kill context.CancelCauseFunc) {
 		}
 		return true
 	})
+}
+
+// idle says that nothing is left to wait for: no step runs, and none waits for a permit that could come. The desk is locked.
+func (r *Runner) idle() bool {
+	for _, t := range r.desk.tasks {
+		if t.cancel != nil || t.phase == wire.PhaseAccepted && r.online() {
+			return false
+		}
+	}
+	return true
 }
 
 // state is what the runner reports of itself. The mutex is held.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -78,6 +79,32 @@ func TestR15_UD21StopEndsAStepThatTakesTooLongAndSaysSo(t *testing.T) {
 		if s := w.gateway.view("s"); s.state != "done" || code(t, s.result) != wire.CodeCancelled {
 			t.Errorf("step %s %s, want cancelled", s.state, s.result)
 		}
+	})
+}
+
+func TestR15StopDoesNotWaitForAPermitThatCannotCome(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.answer(http.MethodPost, "/reports", func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // then the end of the connection is seen
+			<-r.Context().Done()
+		})
+		w.gateway.offer("s")
+		w.until("accepted", func() bool { return len(w.runner.Status().Steps) == 1 })
+		w.pipe.set(errDown, false)
+		w.pipe.reset()
+		w.until("offline", func() bool { return w.runner.Status().Link.State == "offline" })
+		begun := time.Now()
+		if err := w.halt(); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		w.answer("", "", nil)
+		w.pipe.set(nil, false)
+		w.start()
+		w.becomes("s", "done") // it was held all the time
 	})
 }
 

@@ -50,6 +50,9 @@ func (r *Runner) standstill(state string, err error, wait time.Duration) {
 	r.standing.enter(state, words)
 	r.standing.next = now().Add(wait)
 	r.mu.Unlock()
+	r.desk.mu.Lock()
+	r.desk.stir() // whoever waits for a permit waits in vain
+	r.desk.mu.Unlock()
 	r.log.warn("not connected", "runner", r.id.RunnerID, "err", words)
 }
 

@@ -85,7 +85,7 @@ func reopened(d Disk, err error) (File, error) {
 // fill writes into an empty journal what counts of old.
 func (j *Journal) fill(old *Journal) error {
 	now := j.opts.Now()
-	m := meta{ID: j.id, Owner: j.opts.Owner, Version: version, Cursor: j.cursor, At: now.UnixMilli()}
+	m := meta{ID: j.id, Owner: j.opts.Owner, Version: version, Cursor: j.cursor, Unsure: old.unsure, At: now.UnixMilli()}
 	for range 2 { // twice: a file that lost its header says nothing about whose results it holds
 		if err := j.write(kindHeader, m, nil); err != nil {
 			return err

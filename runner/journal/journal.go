@@ -155,7 +155,7 @@ func (j *Journal) load() error {
 		return err
 	}
 	j.tail, j.synced = end, end
-	j.unsure = j.id == "" || j.damages > 0
+	j.unsure = j.unsure || j.id == "" || j.damages > 0
 	switch {
 	case j.id == "" && end == 0 && !torn:
 		return j.replace("")
@@ -195,7 +195,7 @@ func (l *loader) record(r record) error {
 			return fmt.Errorf("%w: format %d, this program knows %d", ErrNewer, r.meta.Version, version)
 		}
 		if l.other = r.meta.Owner != l.opts.Owner; !l.other {
-			l.id = r.meta.ID
+			l.id, l.unsure = r.meta.ID, r.meta.Unsure
 		}
 		return nil
 	}
@@ -208,6 +208,9 @@ func (l *loader) record(r record) error {
 // fold applies a record that was read.
 func (j *Journal) fold(r record) {
 	j.cursor = max(j.cursor, r.meta.Cursor)
+	if r.kind == kindCursor {
+		j.unsure = false
+	}
 	if r.kind == kindSettled {
 		j.settled[parseHash(r.meta.Key)] = settled{hash: parseHash(r.meta.Hash), seq: r.meta.Seq, at: r.meta.At}
 		return

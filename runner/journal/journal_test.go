@@ -71,6 +71,7 @@ func TestStepLivesThroughAReopenAtEveryPhase(t *testing.T) {
 	o := newOpener(t)
 	j := o.open(journal.Options{})
 	id := j.ID()
+	must(t, j.SetCursor(0)) // the gateway's was adopted
 	accept(t, j, "accepted", 1)
 	started := accept(t, j, "started", 2)
 	must(t, j.Start(started))
@@ -164,9 +165,19 @@ func TestR18DeletedJournalHasANewIDAndIsUnsure(t *testing.T) {
 	if cursor, unsure := j.Cursor(); cursor != 0 || !unsure {
 		t.Errorf("cursor = %d, unsure %v, want 0 and unsure", cursor, unsure)
 	}
+	must(t, j.Close()) // before the gateway's was adopted
+	j = o.open(journal.Options{})
+	if _, unsure := j.Cursor(); !unsure {
+		t.Error("a journal that was never sure became so by a restart")
+	}
 	must(t, j.SetCursor(18))
 	if cursor, unsure := j.Cursor(); cursor != 18 || unsure {
 		t.Errorf("after adoption cursor = %d, unsure %v", cursor, unsure)
+	}
+	must(t, j.Close())
+	j = o.open(journal.Options{})
+	if cursor, unsure := j.Cursor(); cursor != 18 || unsure {
+		t.Errorf("after adoption and a restart cursor = %d, unsure %v", cursor, unsure)
 	}
 }
 

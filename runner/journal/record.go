@@ -44,6 +44,7 @@ type meta struct {
 	ID      string `json:"id,omitempty"`
 	Owner   string `json:"owner,omitempty"`
 	Version int    `json:"version,omitempty"`
+	Unsure  bool   `json:"unsure,omitempty"` // of a header: the cursor may be too low
 }
 
 // A record is one that checked, and where it lies.

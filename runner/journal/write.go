@@ -76,15 +76,13 @@ func (j *Journal) Finish(ref wire.StepRef, h Hash, output []byte) error {
 func (j *Journal) SetCursor(seq int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.unsure = false
-	if seq <= j.cursor {
+	if seq <= j.cursor && !j.unsure {
 		return nil
 	}
 	if err := j.reserve(0, slack); err != nil {
 		return err
 	}
-	j.cursor = seq
-	return j.write(kindCursor, meta{Cursor: seq, At: j.opts.Now().UnixMilli()}, nil)
+	return j.write(kindCursor, meta{Cursor: max(seq, j.cursor), At: j.opts.Now().UnixMilli()}, nil)
 }
 
 // HasRoom says whether another step could be accepted.
