@@ -211,3 +211,35 @@ func TestSupersededProcessDoesNotThrowTheNewerOneOut(t *testing.T) {
 		}
 	})
 }
+
+func TestUD16ClockSkewIsShownAndDisturbsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.gateway.hook = func(rw http.ResponseWriter, _ *http.Request) bool {
+			rw.Header().Set("Date", time.Now().Add(20*time.Minute).UTC().Format(http.TimeFormat))
+			return false
+		}
+		w.start()
+		w.gateway.offer("s")
+		w.becomes("s", "done")
+		if all := strings.Join(w.runner.Status().Warnings, "\n"); !strings.Contains(all, "clock skew of 20 min") {
+			t.Errorf("warnings %q", all)
+		}
+	})
+}
+
+// A plain host is posted to after a restart like any other.
+func TestPlainHostsStepIsNotForgottenByARestart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.gateway.with(func() { w.gateway.plain = true })
+		w.answer(http.MethodPost, "/results", portal)
+		w.start()
+		w.gateway.offer("s")
+		w.until("finished", func() bool { return w.runner.Status().Outbox.Pending == 1 })
+		w.halt()
+		w.answer("", "", nil)
+		w.start()
+		if s := w.becomes("s", "done"); text(t, s.result) != "done s" || w.backend.ran("s") != 1 {
+			t.Errorf("%s after %d turns", s.result, w.backend.ran("s"))
+		}
+	})
+}

@@ -92,7 +92,6 @@ type pipeConn struct {
 	net.Conn
 	once   sync.Once
 	frozen chan struct{}
-	shut   sync.Once
 }
 
 func (c *pipeConn) freeze() { c.once.Do(func() { close(c.frozen) }) }

@@ -187,7 +187,6 @@ type backend struct {
 	probe  func(ctx context.Context) []step.Provider
 	probes int
 	lanes  int
-	last   context.Context
 }
 
 func (b *backend) Run(ctx context.Context, s provider.Step, progress func(string)) wire.Output {
