@@ -16,6 +16,7 @@ type query struct {
 	read  func(pgx.Rows) error // takes one row; nil: there are none to take
 	rows  int64                // how many rows it must touch; 0: any number
 	count *int64               // told how many it touched
+	write bool                 // it may have to be undone
 	of    *call                // whose it is
 }
 

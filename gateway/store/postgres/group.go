@@ -23,6 +23,7 @@ type group struct {
 	held    map[string]bool
 	members []*tx
 	topics  []store.Topic
+	audits  []store.AuditEntry
 
 	broken error // why it cannot be committed
 	worst  severity
@@ -95,6 +96,9 @@ func (g *group) wrote() bool {
 // that turns out to be another must keep the commit from being sent.
 func (g *group) commit() (committed bool) {
 	if g.broken == nil && g.wrote() {
+		if len(g.audits) > 0 {
+			g.push(nil, appendAudits(g.audits))
+		}
 		g.flush()
 		if g.broken == nil {
 			committed = g.sendCommit()

@@ -76,7 +76,7 @@ const (
 // depends on the values: the planner is kept from walking a table that is small only today, and from planning again and
 // again.
 func prepare(ctx context.Context, c *pgx.Conn, m mode) error {
-	sql := `SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan;
+	sql := `SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan;
 		SET timezone = 'UTC'; SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '30s'`
 	if m == writing {
 		// A commit that was answered is on the disk, whatever the server's default is.

@@ -62,7 +62,11 @@ func (t *tx) PutSignIn(in store.SignIn) error {
 
 // TakeSignIn adds nothing to a column, here and elsewhere, so that the planner does not take the column's index.
 func (t *tx) TakeSignIn(hash store.Hash) (store.SignIn, error) {
-	return take(t, ofHash("sign_in", hash), func(rows pgx.Rows, in *store.SignIn) error {
+	by := ofHash("sign_in", hash)
+	if err := t.hold(by); err != nil {
+		return store.SignIn{}, err
+	}
+	return take(t, by, func(rows pgx.Rows, in *store.SignIn) error {
 		return rows.Scan(asHash{&in.Hash}, into(&in.Subject), asTime{&in.Expires})
 	}, "DELETE FROM sign_in WHERE hash = $1 AND expires + 0 > $2 RETURNING hash, subject, expires", hash[:], micros(t.s.opt.Wall()))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,10 +22,10 @@ type reader struct {
 
 var _ store.Reader = (*reader)(nil)
 
-// An asker has statements carried out. by says what an answer is about, so that a function that may write keeps others from
-// it; a snapshot does not care.
+// An asker has statements carried out, in one round trip. by says what the answers are about, so that a function that may
+// write keeps others from it; a snapshot does not care.
 type asker interface {
-	ask(by key, q query) error
+	ask(by key, queries ...query) error
 	time() time.Time
 }
 
@@ -60,13 +61,12 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	return fn(&reader{s, v})
 }
 
-func (v *snapshot) ask(_ key, q query) error {
+func (v *snapshot) ask(_ key, queries ...query) error {
 	if v.over {
 		panic(errOver)
 	}
-	queries := []query{q}
 	if !v.begun {
-		queries = []query{{text: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}, q}
+		queries = append([]query{{text: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}, queries...)
 		v.begun = true
 	}
 	_, err := v.c.send(queries)
@@ -102,10 +102,7 @@ var errOver = errors.New("postgres: a transaction is used after its function has
 func one[T any](r *reader, by key, scan func(pgx.Rows, *T) error, text string, args ...any) (T, error) {
 	var v, zero T
 	found := false
-	err := r.ask(by, query{text: text, args: args, read: func(rows pgx.Rows) error {
-		found = true
-		return scan(rows, &v)
-	}})
+	err := r.ask(by, row(&v, &found, scan, text, args...))
 	if err == nil && !found {
 		err = store.ErrNotFound
 	}
@@ -115,16 +112,29 @@ func one[T any](r *reader, by key, scan func(pgx.Rows, *T) error, text string, a
 	return v, nil
 }
 
+// row is the question for one row.
+func row[T any](v *T, found *bool, scan func(pgx.Rows, *T) error, text string, args ...any) query {
+	return query{text: text, args: args, read: func(rows pgx.Rows) error {
+		*found = true
+		return scan(rows, v)
+	}}
+}
+
 // list reads all rows before it gives the first, when it is walked.
 func list[T any](r *reader, by key, scan func(pgx.Rows, *T) error, text string, args ...any) iter.Seq2[T, error] {
+	return listAfter(r, by, nil, scan, text, args...)
+}
+
+// listAfter is list with something else that is asked before.
+func listAfter[T any](r *reader, by key, before []query, scan func(pgx.Rows, *T) error, text string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var all []T
-		err := r.ask(by, query{text: text, args: args, read: func(rows pgx.Rows) error {
+		err := r.ask(by, append(slices.Clip(before), query{text: text, args: args, read: func(rows pgx.Rows) error {
 			var v T
 			err := scan(rows, &v)
 			all = append(all, v)
 			return err
-		}})
+		}})...)
 		if err != nil {
 			var zero T
 			yield(zero, err)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,17 +71,66 @@ func (r *reader) Audit(s store.Subject, after int64, limit int) iter.Seq2[store.
 		FROM audit WHERE subject = (SELECT n FROM audit_head WHERE subject = $1) AND seq > $2 ORDER BY seq LIMIT $3`, text(s), after, limit)
 }
 
-// AppendAudit counts in the subject's row, so that the next number is known without looking at the log.
+// Audit gives what this transaction adds too, with the numbers that it will have.
+func (t *tx) Audit(s store.Subject, after int64, limit int) iter.Seq2[store.AuditEntry, error] {
+	return func(yield func(store.AuditEntry, error) bool) {
+		var last int64
+		var found bool
+		before := row(&last, &found, func(rows pgx.Rows, n *int64) error { return rows.Scan(n) },
+			"SELECT last FROM audit_head WHERE subject = $1", text(s))
+		if err := t.ask(ofSubject(s), before); err != nil {
+			yield(store.AuditEntry{}, err)
+			return
+		}
+		for e, err := range t.reader.Audit(s, after, limit) {
+			if limit--; !yield(e, err) || err != nil {
+				return
+			}
+		}
+		for _, e := range slices.Concat(t.g.audits, t.audits) {
+			if e.Subject != s {
+				continue
+			}
+			last++
+			e.Seq, e.At = last, keptTime(e.At)
+			if last > after && limit > 0 {
+				if limit--; !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// AppendAudit is carried out with the commit, for all functions at once.
 func (t *tx) AppendAudit(e store.AuditEntry) error {
 	if err := t.hold(ofSubject(e.Subject)); err != nil {
 		return err
 	}
-	return t.write(1, `WITH head AS (
-			INSERT INTO audit_head (subject, last) VALUES ($1, 1)
-			ON CONFLICT (subject) DO UPDATE SET last = audit_head.last + 1 RETURNING n, last)
+	t.wrote = true
+	t.audits = append(t.audits, e)
+	return nil
+}
+
+// appendAudits counts in the subjects' rows, so that the next numbers are known without looking at the logs.
+func appendAudits(all []store.AuditEntry) query {
+	n := len(all)
+	subjects, kinds, runs, steps := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	runners, details, ats, seqs := make([]string, n), make([]string, n), make([]int64, n), make([]int64, n)
+	for i, e := range all {
+		subjects[i], kinds[i], runs[i], steps[i] = text(e.Subject), text(e.Kind), text(e.Run), text(e.Step)
+		runners[i], details[i], ats[i], seqs[i] = text(e.Runner), text(e.Detail), micros(e.At), e.RunnerSeq
+	}
+	return query{rows: int64(n), write: true, text: `WITH new AS (
+			SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[])
+				WITH ORDINALITY AS new (subject, at, kind, run, step, runner, runner_seq, detail, place)),
+		head AS (
+			INSERT INTO audit_head (subject, last) SELECT subject, count(*) FROM new GROUP BY subject ORDER BY subject
+			ON CONFLICT (subject) DO UPDATE SET last = audit_head.last + excluded.last RETURNING n, subject, last)
 		INSERT INTO audit (subject, seq, at, kind, run, step, runner, runner_seq, detail)
-		SELECT n, last, $2, $3, $4, $5, $6, $7, $8 FROM head`,
-		text(e.Subject), micros(e.At), text(e.Kind), text(e.Run), text(e.Step), text(e.Runner), e.RunnerSeq, text(e.Detail))
+		SELECT n, last - count(*) OVER (PARTITION BY subject) + row_number() OVER (PARTITION BY subject ORDER BY place),
+			at, kind, run, step, runner, runner_seq, detail
+		FROM new JOIN head USING (subject)`, args: []any{subjects, ats, kinds, runs, steps, runners, seqs, details}}
 }
 
 func ofIdempotent(t store.Tenant, operation, name string) key {

@@ -11,19 +11,18 @@ import (
 	"runnerd/gateway/store"
 )
 
-const selectRun = "SELECT n, id, tenant, subject, workflow, definition, request, status, last_seq, created, updated FROM run "
+const (
+	selectRun   = "SELECT n, id, tenant, subject, workflow, definition, request, status, last_seq, created, updated FROM run "
+	selectRunBy = selectRun + "WHERE tenant = $1 AND id = $2"
+)
 
 func scanRun(rows pgx.Rows, r *knownRun) error {
 	return rows.Scan(&r.n, into(&r.ID), into(&r.Tenant), into(&r.Subject), into(&r.WorkflowID), asHash{&r.Definition},
 		(*[]byte)(&r.Request), into(&r.Status), &r.LastSeq, asTime{&r.Created}, asTime{&r.Updated})
 }
 
-func (r *reader) run(t store.Tenant, id store.RunID) (knownRun, error) {
-	return one(r, ofRun(t, id), scanRun, selectRun+"WHERE tenant = $1 AND id = $2", text(t), text(id))
-}
-
 func (r *reader) Run(t store.Tenant, id store.RunID) (store.Run, error) {
-	run, err := r.run(t, id)
+	run, err := one(r, ofRun(t, id), scanRun, selectRunBy, text(t), text(id))
 	return run.Run, err
 }
 
@@ -36,7 +35,7 @@ func (t *tx) run(tenant store.Tenant, id store.RunID) (*knownRun, error) {
 	if r, ok := t.runs[at]; ok {
 		return r, nil
 	}
-	r, err := t.reader.run(tenant, id)
+	r, err := one(&t.reader, ofRun(tenant, id), scanRun, selectRunBy, text(tenant), text(id))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +72,7 @@ func (r *reader) Runs(t store.Tenant, s store.Subject, before time.Time, limit i
 func (t *tx) CreateRun(r store.Run) error {
 	r = keptRun(r)
 	r.LastSeq = -1
-	n, err := one(&t.reader, ofSubject(r.Subject), func(rows pgx.Rows, n *int64) error { return rows.Scan(n) },
+	n, err := take(t, ofSubject(r.Subject), func(rows pgx.Rows, n *int64) error { return rows.Scan(n) },
 		`INSERT INTO run (tenant, id, subject, workflow, definition, request, status, last_seq, created, updated)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, -1, $8, $9) ON CONFLICT DO NOTHING RETURNING n`,
 		text(r.Tenant), text(r.ID), text(r.Subject), text(r.WorkflowID), r.Definition[:], blob(r.Request), text(r.Status),
@@ -81,7 +80,6 @@ func (t *tx) CreateRun(r store.Run) error {
 	if err != nil {
 		return asConflict(err)
 	}
-	t.wrote = true
 	t.runs[runKey{r.Tenant, r.ID}] = &knownRun{Run: r, n: n, fresh: true}
 	t.ours[ofRun(r.Tenant, r.ID)] = true
 	return nil

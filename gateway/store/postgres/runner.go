@@ -13,7 +13,10 @@ import (
 const runnerColumns = `id, subject, name, platform, version, created, generation, used, revoked, cursor,
 	epoch, journal, reports, record, inventory, state, max_steps, last_seen `
 
-const selectRunner = "SELECT " + runnerColumns + "FROM runner "
+const (
+	selectRunner   = "SELECT " + runnerColumns + "FROM runner "
+	selectRunnerBy = selectRunner + "WHERE id = $1 AND subject = $2"
+)
 
 func scanRunner(rows pgx.Rows, r *store.Runner) error {
 	return rows.Scan(into(&r.ID), into(&r.Subject), into(&r.Name), into(&r.Platform), into(&r.Version), asTime{&r.Created},
@@ -22,7 +25,7 @@ func scanRunner(rows pgx.Rows, r *store.Runner) error {
 }
 
 func (r *reader) Runner(s store.Subject, id store.RunnerID) (store.Runner, error) {
-	return one(r, ofSubject(s), scanRunner, selectRunner+"WHERE id = $1 AND subject = $2", text(id), text(s))
+	return one(r, ofSubject(s), scanRunner, selectRunnerBy, text(id), text(s))
 }
 
 func (r *reader) RunnerOfAll(id store.RunnerID) (store.Runner, error) {

@@ -23,11 +23,13 @@ func stepInto(s *store.Step) []any {
 		asTime{&s.Since}, asTime{&s.Due}, (*[]byte)(&s.Output), into(&s.Outcome), into(&s.Code)}
 }
 
+const selectStepBy = selectStep + "WHERE tenant = $1 AND run = $2 AND id = $3"
+
 func (r *reader) Step(t store.Tenant, id store.RunID, step store.StepID) (store.Step, error) {
-	return one(r, ofRun(t, id), scanStep, selectStep+"WHERE tenant = $1 AND run = $2 AND id = $3", text(t), text(id), text(step))
+	return one(r, ofRun(t, id), scanStep, selectStepBy, text(t), text(id), text(step))
 }
 
-// Step gives a step as this function knows it.
+// Step gives a step as this function knows it. What moves a step moves its run too, so both are read at once.
 func (t *tx) Step(tenant store.Tenant, id store.RunID, step store.StepID) (store.Step, error) {
 	if err := t.usable(); err != nil {
 		return store.Step{}, err
@@ -36,11 +38,24 @@ func (t *tx) Step(tenant store.Tenant, id store.RunID, step store.StepID) (store
 	if s, ok := t.steps[at]; ok {
 		return s, nil
 	}
-	s, err := t.reader.Step(tenant, id, step)
-	if err == nil {
-		t.steps[at] = s
+	var s store.Step
+	var r knownRun
+	var haveStep, haveRun bool
+	queries := []query{row(&s, &haveStep, scanStep, selectStepBy, text(tenant), text(id), text(step))}
+	if t.runs[at.run] == nil {
+		queries = append(queries, row(&r, &haveRun, scanRun, selectRunBy, text(tenant), text(id)))
 	}
-	return s, err
+	if err := t.ask(ofRun(tenant, id), queries...); err != nil {
+		return store.Step{}, err
+	}
+	if haveRun {
+		t.runs[at.run] = &r
+	}
+	if !haveStep {
+		return store.Step{}, store.ErrNotFound
+	}
+	t.steps[at] = s
+	return s, nil
 }
 
 func (r *reader) StepsOfRun(t store.Tenant, id store.RunID) iter.Seq2[store.Step, error] {
@@ -58,6 +73,33 @@ const (
 )
 
 func (r *reader) StepsOfRunner(s store.Subject, id store.RunnerID, states ...store.StepState) iter.Seq2[store.Step, error] {
+	return r.stepsOfRunner(s, id, states, nil)
+}
+
+// StepsOfRunner is asked before a runner is offered something, which takes its cursor: both are read at once.
+func (t *tx) StepsOfRunner(s store.Subject, id store.RunnerID, states ...store.StepState) iter.Seq2[store.Step, error] {
+	return func(yield func(store.Step, error) bool) {
+		var r store.Runner
+		var found bool
+		var before []query
+		if _, ok := t.runners[id]; !ok {
+			before = append(before, row(&r, &found, scanRunner, selectRunnerBy, text(id), text(s)))
+		}
+		for step, err := range t.noting(t.stepsOfRunner(s, id, states, before)) {
+			if found {
+				t.runners[id], found = r, false
+			}
+			if !yield(step, err) {
+				return
+			}
+		}
+		if found {
+			t.runners[id] = r
+		}
+	}
+}
+
+func (r *reader) stepsOfRunner(s store.Subject, id store.RunnerID, states []store.StepState, before []query) iter.Seq2[store.Step, error] {
 	if id == "" {
 		return none // steps that no runner has are nobody's
 	}
@@ -72,14 +114,10 @@ func (r *reader) StepsOfRunner(s store.Subject, id store.RunnerID, states ...sto
 		past = past || state != store.StepOffered && state != store.StepAccepted
 	}
 	if !past {
-		return list(r, ofSubject(s), scanStep, selectStep+inHand+"ORDER BY seq, n", text(s), text(id), in)
+		return listAfter(r, ofSubject(s), before, scanStep, selectStep+inHand+"ORDER BY seq, n", text(s), text(id), in)
 	}
-	return list(r, ofSubject(s), scanStep, "SELECT "+stepColumns+"FROM ((SELECT * FROM step "+inHand+") UNION ALL (SELECT * FROM step "+inPast+
+	return listAfter(r, ofSubject(s), before, scanStep, "SELECT "+stepColumns+"FROM ((SELECT * FROM step "+inHand+") UNION ALL (SELECT * FROM step "+inPast+
 		")) AS step ORDER BY seq, n", text(s), text(id), in)
-}
-
-func (t *tx) StepsOfRunner(s store.Subject, id store.RunnerID, states ...store.StepState) iter.Seq2[store.Step, error] {
-	return t.noting(t.reader.StepsOfRunner(s, id, states...))
 }
 
 func (r *reader) QueuedSteps(s store.Subject, limit int) iter.Seq2[store.Step, error] {

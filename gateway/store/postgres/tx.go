@@ -14,20 +14,20 @@ import (
 // errUnfinished is the outcome of a function that panicked or ended its goroutine.
 var errUnfinished = errors.New("the function did not return")
 
-// A tx is one function's part of a transaction. Its savepoint is set with its first statement, so that a function which
-// makes none costs the others nothing.
+// A tx is one function's part of a transaction. Its savepoint is set when something that it wrote goes to the database before
+// it has ended, so a function that asks first and writes then, as most do, needs none.
 type tx struct {
 	reader
+	known
 	g      *group
 	call   *call
 	over   bool
-	saved  bool // the savepoint is set, or pending
-	asked  bool // the savepoint is set
+	saved  bool // the savepoint is set
 	wrote  bool
 	own    int      // where its statements begin among the pending ones
-	locked []string // what it holds that was not held before
+	locked []string // what it got since the savepoint, and loses if it is undone
 	topics []store.Topic
-	known
+	audits []store.AuditEntry
 	failed error // what every statement gives since one has failed
 	halted bool  // the database waits to hear how far to go back
 	again  bool  // it is to run once more
@@ -67,22 +67,15 @@ func (t *tx) time() time.Time {
 	return t.g.now
 }
 
-// save makes what follows a thing that can be undone alone.
-func (t *tx) save() {
-	if !t.saved {
-		t.saved = true
-		t.g.push(t.call, query{text: "SAVEPOINT fn"})
-	}
-}
-
-// ask has a statement carried out, with all that is pending before it, once the function has what the statement is about.
-func (t *tx) ask(by key, q query) error {
+// ask has statements carried out, with all that is pending before them, once the function has what they are about.
+func (t *tx) ask(by key, queries ...query) error {
 	if err := t.usable(); err != nil {
 		return err
 	}
-	t.save()
 	taken := t.lock(by)
-	t.g.push(t.call, q)
+	for _, q := range queries {
+		t.g.push(t.call, q)
+	}
 	if err := t.flush(); err != nil {
 		return err
 	}
@@ -97,18 +90,10 @@ func (t *tx) hold(by key) error {
 	if err := t.usable(); err != nil {
 		return err
 	}
-	if t.g.held[by.name] || t.ours[by] {
+	if by == (key{}) || t.g.held[by.name] || t.ours[by] {
 		return nil
 	}
-	t.save()
-	taken := t.lock(by)
-	if err := t.flush(); err != nil {
-		return err
-	}
-	if *taken != "" {
-		return t.yield(*taken)
-	}
-	return nil
+	return t.ask(by)
 }
 
 func (t *tx) usable() error {
@@ -131,15 +116,25 @@ func (t *tx) lock(by key) *string {
 		switch {
 		case !ok:
 			*taken = name
-		case !t.g.held[name]:
-			t.g.held[name] = true
-			t.locked = append(t.locked, name)
+		default:
+			t.got(name)
 		}
 		if ok && by.owner != "" {
 			t.ours[by] = true
 		}
 	}))
 	return taken
+}
+
+// got notes what the function has from now on.
+func (t *tx) got(name string) {
+	if t.g.held[name] {
+		return
+	}
+	t.g.held[name] = true
+	if t.saved {
+		t.locked = append(t.locked, name)
+	}
 }
 
 // yield ends the function's turn: it runs again where it can wait for the name.
@@ -155,14 +150,20 @@ func (t *tx) flush() error {
 		t.failed = t.g.broken
 		return t.failed
 	}
-	own := t.own
-	t.own, t.asked = 0, t.asked || t.saved
-	s, err := t.g.send(own)
+	if own := t.g.pending[t.own:]; !t.saved && slices.ContainsFunc(own, func(q query) bool { return q.write }) {
+		t.saved = true
+		t.g.pending = slices.Insert(t.g.pending, t.own, query{text: "SAVEPOINT fn", of: t.call})
+	}
+	keep := len(t.g.pending) // without a savepoint there is no way back
+	if t.saved {
+		keep = t.own
+	}
+	t.own = 0
+	s, err := t.g.send(keep)
 	if err != nil {
 		t.failed = err
-		if t.g.broken == nil { // it is a statement of this function
-			t.halted, t.again = true, s == again
-		}
+		t.halted = t.g.broken == nil
+		t.again = t.halted && s == again
 	}
 	return err
 }
@@ -172,18 +173,15 @@ func (t *tx) write(rows int64, text string, args ...any) error {
 	if err := t.usable(); err != nil {
 		return err
 	}
-	t.save()
 	t.wrote = true
-	t.g.push(t.call, query{text: text, args: args, rows: rows})
+	t.g.push(t.call, query{text: text, args: args, rows: rows, write: true})
 	return nil
 }
 
 // put writes what needs no row to be there.
 func (t *tx) put(by key, text string, args ...any) error {
-	if by != (key{}) {
-		if err := t.hold(by); err != nil {
-			return err
-		}
+	if err := t.hold(by); err != nil {
+		return err
 	}
 	return t.write(0, text, args...)
 }
@@ -191,13 +189,11 @@ func (t *tx) put(by key, text string, args ...any) error {
 // exec writes, and says how many rows it changed. The row may be one that somebody else is writing to, so the lock comes
 // first.
 func (t *tx) exec(by key, text string, args ...any) (int64, error) {
-	if by != (key{}) {
-		if err := t.hold(by); err != nil {
-			return 0, err
-		}
+	if err := t.hold(by); err != nil {
+		return 0, err
 	}
 	var n int64
-	err := t.ask(key{}, query{text: text, args: args, count: &n})
+	err := t.ask(key{}, query{text: text, args: args, count: &n, write: true})
 	t.wrote = t.wrote || n > 0
 	return n, err
 }
@@ -206,7 +202,7 @@ func (t *tx) exec(by key, text string, args ...any) (int64, error) {
 // not there yet.
 func (t *tx) create(by key, text string, args ...any) error {
 	var n int64
-	if err := t.ask(by, query{text: text + " ON CONFLICT DO NOTHING", args: args, count: &n}); err != nil {
+	if err := t.ask(by, query{text: text + " ON CONFLICT DO NOTHING", args: args, count: &n, write: true}); err != nil {
 		return err
 	}
 	if n == 0 {
@@ -227,11 +223,14 @@ func (t *tx) change(by key, none error, text string, args ...any) error {
 
 // take writes, and reads back a row of what it wrote: none is ErrNotFound.
 func take[T any](t *tx, by key, scan func(pgx.Rows, *T) error, text string, args ...any) (T, error) {
-	if err := t.hold(by); err != nil {
-		var zero T
-		return zero, err
+	var v T
+	found := false
+	q := row(&v, &found, scan, text, args...)
+	q.write = true
+	err := t.ask(by, q)
+	if err == nil && !found {
+		err = store.ErrNotFound
 	}
-	v, err := one(&t.reader, key{}, scan, text, args...)
 	t.wrote = t.wrote || err == nil
 	return v, err
 }
@@ -244,10 +243,7 @@ func claim[T any](t *tx, into func(*T) []any, statement string, args ...any) ite
 	return list(&t.reader, key{}, func(rows pgx.Rows, v *T) error {
 		var subject string // as it is stored
 		err := rows.Scan(append(into(v), &subject)...)
-		if name := subjectPrefix + subject; !t.g.held[name] {
-			t.g.held[name] = true
-			t.locked = append(t.locked, name)
-		}
+		t.got(subjectPrefix + subject)
 		return err
 	}, statement, args...)
 }
@@ -264,23 +260,26 @@ func (t *tx) end() {
 			t.g.push(t.call, query{text: "RELEASE fn"})
 		}
 		t.g.topics = append(t.g.topics, t.topics...)
+		t.g.audits = append(t.g.audits, t.audits...)
 		return
 	}
-	clear(t.g.pending[min(t.own, len(t.g.pending)):])
-	t.g.pending = t.g.pending[:min(t.own, len(t.g.pending))]
-	switch {
-	case !t.asked || t.g.broken != nil:
-	case t.halted:
-		if err := t.g.c.control("ROLLBACK TO fn; RELEASE fn"); err != nil {
-			err, _ := judge(err, t.g.c.lost())
-			t.g.fail(err, loses, nil)
-		}
-	default:
-		t.g.push(t.call, query{text: "ROLLBACK TO fn"})
-		t.g.push(t.call, query{text: "RELEASE fn"})
+	if t.g.broken != nil {
+		return
+	}
+	clear(t.g.pending[t.own:])
+	t.g.pending = t.g.pending[:t.own]
+	if !t.saved {
+		return
 	}
 	for _, name := range t.locked {
 		delete(t.g.held, name)
+	}
+	if !t.halted {
+		t.g.push(t.call, query{text: "ROLLBACK TO fn"})
+		t.g.push(t.call, query{text: "RELEASE fn"})
+	} else if err := t.g.c.control("ROLLBACK TO fn; RELEASE fn"); err != nil {
+		err, _ := judge(err, t.g.c.lost())
+		t.g.fail(err, loses, nil)
 	}
 }
 
