@@ -50,10 +50,15 @@ type registry struct {
 	mu        sync.Mutex
 	runners   map[store.RunnerID]*presence
 	bySubject map[store.Subject]map[store.RunnerID]*presence
+	gains     map[store.Subject]int  // how often a runner of the subject could be given more than before
+	again     map[store.Subject]bool // subjects whose waiting steps are to be looked at once more
 }
 
 func newRegistry(b bus.Bus, now func() time.Time) *registry {
-	return &registry{bus: b, now: now, runners: map[store.RunnerID]*presence{}, bySubject: map[store.Subject]map[store.RunnerID]*presence{}}
+	return &registry{
+		bus: b, now: now, runners: map[store.RunnerID]*presence{}, bySubject: map[store.Subject]map[store.RunnerID]*presence{},
+		gains: map[store.Subject]int{}, again: map[store.Subject]bool{},
+	}
 }
 
 // adopt makes sure that the runner is known as its row says, or as memory does if that is newer. The caller holds the lock.
@@ -128,7 +133,7 @@ func (r *registry) open(row store.Runner, a Abilities, bounded bool) (*Stream, b
 	}
 	p.until, p.sign = time.Time{}, now
 	r.note(p, now)
-	return p.stream, !could && p.dispatchable(now)
+	return p.stream, r.gained(p, !could && p.dispatchable(now))
 }
 
 // close ends a stream. It is true when the runner has no connection now, so that its offers are to be withdrawn.
@@ -196,8 +201,27 @@ type candidate struct {
 	held []heldStep
 }
 
-// candidates are the dispatchable runners of a subject and of nobody else.
-func (r *registry) candidates(s store.Subject) []candidate {
+// gained counts that the runner can be given more than before, if it can.
+func (r *registry) gained(p *presence, more bool) bool {
+	if more {
+		r.gains[p.subject]++
+	}
+	return more
+}
+
+// missed is called when a transaction that looked at the subject's runners is durable, with what candidates had given. Where a
+// runner gained since, the search for waiting steps that followed may have come before the commit, and is made once more.
+func (r *registry) missed(s store.Subject, gains int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gains[s] != gains {
+		r.again[s] = true
+		r.bus.Ring(DueTopic)
+	}
+}
+
+// candidates are the dispatchable runners of a subject and of nobody else, and how often they have gained.
+func (r *registry) candidates(s store.Subject) ([]candidate, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -214,7 +238,7 @@ func (r *registry) candidates(s store.Subject) []candidate {
 			})
 		}
 	}
-	return all
+	return all, r.gains[s]
 }
 
 // gone reports whether the runner is still lost: it may have come back since a tick found it so.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ func (r *registry) reported(id store.RunnerID, rep wire.Report, held []heldStep,
 		p.abilities.Inventory = rep.Inventory
 	}
 	r.note(p, now)
-	return p.dispatchable(now) && (!could || p.max > lanes || freed || rep.Inventory != nil)
+	return r.gained(p, p.dispatchable(now) && (!could || p.max > lanes || freed || rep.Inventory != nil))
 }
 
 func holds(held []heldStep, seq int64) bool {
@@ -90,9 +91,9 @@ func (r *registry) wait(row store.Runner, a Abilities) {
 
 // A due is what passing time brings to runners.
 type due struct {
-	lost    []Who // steps accepted by them are lost
-	parted  []Who // no next bounded stream came: offers to them are to be withdrawn
-	ready   []Who // found to be plain runners: they can be given steps
+	lost    []Who           // steps accepted by them are lost
+	parted  []Who           // no next bounded stream came: offers to them are to be withdrawn
+	ready   []store.Subject // their runners can be given steps: plain ones were found, or a search came too early
 	touched []touch
 	known   int // how many runners are remembered
 }
@@ -119,7 +120,7 @@ func (r *registry) tick() due {
 		}
 		if at := p.plainAt(); !at.IsZero() && !now.Before(at) {
 			p.plain = true
-			d.ready = append(d.ready, who)
+			r.again[who.Subject] = r.gained(p, true)
 		}
 		r.note(p, now)
 		if p.lost(now) {
@@ -133,6 +134,8 @@ func (r *registry) tick() due {
 			r.forget(p)
 		}
 	}
+	d.ready = slices.AppendSeq(d.ready, maps.Keys(r.again))
+	clear(r.again)
 	d.known = len(r.runners)
 	return d
 }
@@ -143,6 +146,7 @@ func (r *registry) forget(p *presence) {
 		delete(of, p.id)
 	} else {
 		delete(r.bySubject, p.subject)
+		delete(r.gains, p.subject)
 	}
 }
 

@@ -201,7 +201,11 @@ func (s *Service) offer(tx *Tx, step store.Step) (store.Step, bool, error) {
 // candidates are the dispatchable runners of a subject with their lanes as this transaction sees them.
 func (s *Service) candidates(tx *Tx, subject store.Subject) ([]Candidate, error) {
 	var all []Candidate
-	for _, c := range s.reg.candidates(subject) {
+	known, gains := s.reg.candidates(subject)
+	if tx.looks(subject) {
+		tx.AfterCommit(func() { s.reg.missed(subject, gains) })
+	}
+	for _, c := range known {
 		if tx.without[c.Runner] {
 			continue
 		}

@@ -139,8 +139,8 @@ func (w *Sweeper) presence(ctx context.Context) error {
 	for _, who := range d.parted {
 		errs = append(errs, w.s.Withdraw(ctx, who, "no stream followed"))
 	}
-	for _, who := range d.ready {
-		errs = append(errs, w.s.Refill(ctx, who.Subject))
+	for _, subject := range d.ready {
+		errs = append(errs, w.s.Refill(ctx, subject))
 	}
 	for _, who := range d.lost {
 		errs = append(errs, w.lost(ctx, who))

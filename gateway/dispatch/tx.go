@@ -16,6 +16,7 @@ type Tx struct {
 	freed   map[fence]bool          // offers whose lane the runner has given back, whatever it reported last
 	without map[store.RunnerID]bool // runners that just refused a step as busy, or were revoked
 	refills map[store.Subject]bool  // subjects that have a lane or a waiting step more than before
+	looked  map[store.Subject]bool  // subjects whose runners it looked at
 	after   []func()
 }
 
@@ -27,6 +28,18 @@ type fence struct {
 
 // AfterCommit has f called once the transaction is durable, and not at all if it fails.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
+
+// looks is true for the first look at a subject's runners.
+func (t *Tx) looks(s store.Subject) bool {
+	if t.looked[s] {
+		return false
+	}
+	if t.looked == nil {
+		t.looked = map[store.Subject]bool{}
+	}
+	t.looked[s] = true
+	return true
+}
 
 // Update runs fn in one transaction of the store and returns when it is durable. Lanes that fn freed are given to waiting
 // steps at its end, in the same transaction: a run that is ending has abandoned all its steps by then.
