@@ -29,6 +29,7 @@ func (c *statusCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 		s = local.Status{
 			Version: programVersion(), Gateway: id.Gateway, RunnerID: id.RunnerID, Subject: id.Subject, State: "stopped",
 			Link: local.Link{State: local.Offline, Reason: "the runner is not running; start it with `runnerd run`"}, Steps: []local.Step{}, Providers: []local.Provider{},
+			Reconnects: map[string]int{},
 		}
 	} else if err != nil {
 		return err

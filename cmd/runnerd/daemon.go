@@ -20,6 +20,7 @@ import (
 	"runnerd/internal/wire"
 	"runnerd/keyring"
 	"runnerd/runner"
+	"runnerd/runner/link"
 	"runnerd/runner/local"
 	"runnerd/runner/process"
 )
@@ -56,10 +57,20 @@ func (c *pairCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 	if err != nil {
 		return err
 	}
+	at, err := link.New(c.Gateway, client, nil)
+	if err != nil {
+		return cli.Usagef("%v", err)
+	}
 	return c.withKeyring(ctx, w, func(ring keyring.Keyring) error {
+		if _, err := ring.List(ctx); err != nil { // before somebody confirms a code in vain
+			return err
+		}
 		got, err := runner.Pair(ctx, runner.PairConfig{
 			Gateway: c.Gateway, Dir: dir, Name: name, Store: kind, Version: programVersion(), Credentials: ring, Client: client,
 		}, func(code wire.PairingReply) { showCode(out, code) })
+		if err != nil && ctx.Err() == nil {
+			return errors.New(at.Words(err))
+		}
 		if err != nil {
 			return err
 		}
@@ -107,6 +118,9 @@ func (c *runCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 	if err != nil {
 		return err
 	}
+	if _, err := runner.LoadIdentity(dir); err != nil { // before anything is made in the folder
+		return err
+	}
 	if err := process.Harden(); err != nil {
 		return fmt.Errorf("keep credentials out of core files: %w", err)
 	}
@@ -134,7 +148,11 @@ func (c *runCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 			return err
 		}
 		out.Note("Connecting as %s. Stop with Ctrl-C: steps in hand get up to %v to finish.", r.Status().RunnerID, wire.Drain)
-		return r.Run(ctx)
+		if err := r.Run(ctx); !errors.Is(err, runner.ErrLoggedOut) {
+			return err
+		}
+		out.Note("Logged out.")
+		return nil
 	})
 }
 

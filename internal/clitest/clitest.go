@@ -29,7 +29,7 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 func Run(t *testing.T, prepare func(*testscript.Env) error, more map[string]Command) {
 	t.Helper()
 	commands := map[string]Command{
-		"exits": exits, "start": start, "await": await, "ends": ends, "json": members, "jsonlines": jsonLines, "empty": empty,
+		"exits": exits, "start": start, "await": await, "until": until, "ends": ends, "json": members, "jsonlines": jsonLines, "empty": empty,
 		"interrupt": signals(os.Interrupt), "terminate": signals(terminate),
 	}
 	for name, c := range more {

@@ -8,6 +8,7 @@
 //	start NAME PROGRAM ARG...    run it in the background; what it prints is in NAME.out and NAME.err, not in stdout, which
 //	                             is lost
 //	await FILE PATTERN           wait until a file has a match
+//	until PATTERN PROGRAM ARG... run a program again and again until its stdout has a match
 //	interrupt NAME CODE          send Ctrl-C and see that it ends with this code
 //	terminate NAME CODE          likewise with TERM
 //	ends NAME CODE               wait for its end
