@@ -34,10 +34,10 @@
 // Lists are read whole before the first is given, so a function may write, and ask the same again, while it walks one. Their
 // callers state limits where there may be many.
 //
-// The log is copied into the database beside the writer, in a goroutine of its own: the copy of 4 MB and its syncs would
-// otherwise make one commit in a hundred ten times as slow. Only what came meanwhile is left to the writer, because the log
-// can start anew only when all of it was copied. A reader that stays keeps it from that; then the writer asks again, for
-// 50 ms, each time the log has grown by 2 MB.
+// The log is copied into the database beside the writer, in a goroutine of its own: done between two commits, the copy of
+// 4 MB and its syncs make the slowest commit in a thousand about twice as slow. Only what came meanwhile is left to the
+// writer, because the log can start anew only when all of it was copied. A reader that stays keeps it from that; then the
+// writer asks again, for 50 ms, each time the log has grown by 2 MB.
 //
 // Statements are text beside the method that runs them, prepared once for each connection; no mapper stands between. What
 // RETURNING would give is asked for otherwise where that is cheaper: SQLite builds a table of its own for it.
