@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"runnerd/gateway/store"
 )
 
 // What is stored as text is a text of PostgreSQL, and comes back as it was.
@@ -32,28 +30,5 @@ func TestTextThatNobodyWroteIsAnError(t *testing.T) {
 		if got, err := untext(s); err == nil {
 			t.Errorf("%q means %q", s, got)
 		}
-	}
-}
-
-// Names come from outside, so what PostgreSQL cannot hold is asked for too.
-func TestNamesMayHoldWhateverTheyHold(t *testing.T) {
-	t.Parallel()
-	all, _ := gateways(t, 1)
-	s := all[0]
-	for _, id := range []store.RunID{"a\x00b", "\xff", "\x1a00", "run_'; DROP TABLE run; --"} {
-		read(t, s, func(r store.Reader) error {
-			if _, err := r.Run("acme", id); err != store.ErrNotFound {
-				t.Errorf("%q: %v", id, err)
-			}
-			return nil
-		})
-		write(t, s, begin(id))
-		read(t, s, func(r store.Reader) error {
-			got, err := r.Run("acme", id)
-			if got.ID != id {
-				t.Errorf("%q came back as %q", id, got.ID)
-			}
-			return err
-		})
 	}
 }

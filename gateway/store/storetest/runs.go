@@ -26,6 +26,16 @@ var runCases = map[string]func(*testing.T, store.Store){
 			fails[store.Run](t, store.ErrNotFound)(v.Run(acme, "r2"))
 		})
 	},
+	"Run/of any name is itself": func(t *testing.T, s store.Store) { // names are asked for from outside
+		ids := []store.RunID{"", "a\x00b", "a", "\xff", "\xc3", "\x1a00", "r'; DROP TABLE run; --", "ä"}
+		for _, id := range ids {
+			read(t, s, func(v store.Reader) { fails[store.Run](t, store.ErrNotFound)(v.Run(acme, id)) })
+			r := aRun(ann, "r1")
+			r.ID = id
+			write(t, s, func(tx store.Tx) error { return tx.CreateRun(r) })
+			read(t, s, func(v store.Reader) { same(t, r)(v.Run(acme, id)) })
+		}
+	},
 	"Run/keeps a large request": func(t *testing.T, s store.Store) {
 		r := aRun(ann, "r1")
 		r.Request = large(1 << 20)
