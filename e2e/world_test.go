@@ -33,7 +33,9 @@ func (w *world) restart(more ...string) {
 	w.proc = start(w.t, append(append([]string{}, w.env...), more...), "gateway", "serve", "--json", "--listen", w.listen, "--data", filepath.Join(w.dir, "gateway"))
 	var r struct{ URL string }
 	w.proc.line(&r)
-	w.url, w.listen = r.URL, strings.TrimPrefix(r.URL, "http://")
+	if w.url == "" { // a restart keeps the address, which others read
+		w.url, w.listen = r.URL, strings.TrimPrefix(r.URL, "http://")
+	}
 }
 
 // A person has a subject and a key.

@@ -45,7 +45,7 @@ func (c *serveCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 			return cli.Usagef("%s: this build keeps everything in the embedded store and serves from one machine: leave --%s out", name, name)
 		}
 	}
-	return c.with(ctx, w, func(s *serving) error {
+	return c.with(ctx, w, func(ctx context.Context, s *serving) error {
 		if err := out.Print(map[string]string{"url": s.url, "dataDir": s.dir}, func(o io.Writer) {
 			fmt.Fprintf(o, "Serving %s\n\nAdd a person:   gateway user add NAME --data %s\nPair a machine: runnerd pair %s\n", s.url, s.dir, s.url)
 		}); err != nil {
@@ -67,7 +67,9 @@ type serving struct {
 }
 
 // with opens what a gateway needs, calls do, and closes it again.
-func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (err error) {
+func (c *address) with(parent context.Context, w *world, do func(context.Context, *serving) error) (err error) {
+	ctx, stop := context.WithCancelCause(parent)
+	defer stop(nil)
 	log, err := newLog(w.stderr, c.LogLevel)
 	if err != nil {
 		return err
@@ -87,6 +89,13 @@ func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close(), b.Close()) }()
+	go func() {
+		select {
+		case <-s.Failed(): // a write may be lost: nothing is acknowledged any more (faults S03)
+			stop(fmt.Errorf("the store cannot go on: %w", s.Err()))
+		case <-ctx.Done():
+		}
+	}()
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
@@ -106,7 +115,10 @@ func (c *address) with(ctx context.Context, w *world, do func(*serving) error) (
 	if err != nil {
 		return err
 	}
-	return do(&serving{g, l, socket, dir, public, here, log})
+	if err := do(ctx, &serving{g, l, socket, dir, public, here, log}); err != nil || parent.Err() != nil || ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 func openStore(ctx context.Context, dir string) (*sqlite.Store, *membus.Bus, error) {

@@ -459,7 +459,7 @@ func TestBoundedStreamsFollowEachOther(t *testing.T) {
 	w := newWorld(t)
 	r := w.runner(w.subject("acme", "ann"))
 	r.register()
-	st := r.open("maxMs=200")
+	st := r.open("maxMs=2000")
 	r.report()
 	w.ask(r.subject, "")
 	first := st.frame()
@@ -469,7 +469,7 @@ func TestBoundedStreamsFollowEachOther(t *testing.T) {
 	}
 	row := w.ask(r.subject, "") // offered while no stream is open
 	r.cursor = first.Seq
-	st = r.open("maxMs=200")
+	st = r.open("maxMs=2000")
 	second := st.frame()
 	if second.RunID != string(row.ID) {
 		t.Errorf("frame %+v", second.Ref())

@@ -297,7 +297,7 @@ func (s *stream) ended() {
 		if errors.Is(s.err, context.Canceled) {
 			s.t.Fatal("the stream was ended by the test")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		s.t.Fatal("the stream did not end")
 	}
 }
@@ -307,7 +307,7 @@ func (s *stream) event() sse.Event {
 	select {
 	case ev := <-s.events:
 		return ev
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		s.t.Fatal("no event came")
 	}
 	return sse.Event{}

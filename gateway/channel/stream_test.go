@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"runnerd/gateway/dispatch"
 	"runnerd/internal/wire"
@@ -38,7 +37,7 @@ func TestStreamsThatStayWithTheirHandlers(t *testing.T) {
 			w := newWorldLike(t, w)
 			r := w.runner(w.subject("acme", "ann"))
 			r.register()
-			st := r.open("maxMs=300")
+			st := r.open("maxMs=2000")
 			r.report()
 			w.ask(r.subject, "")
 			r.finish(st.frame())
@@ -93,30 +92,5 @@ func TestTheLargestFrame_UD102(t *testing.T) {
 	d := st.frame()
 	if len(d.Inputs) < wire.MaxFrame-16384 || !strings.Contains(string(d.Inputs), string(object(t, "content", prompt)[1:200])) {
 		t.Errorf("inputs of %d bytes", len(d.Inputs))
-	}
-}
-
-func TestKeepAlivesLeaveOnIdleStreams(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as a keep-alive")
-	}
-	w := newWorld(t)
-	r := w.runner(w.subject("acme", "ann"))
-	r.register()
-	res, err := r.do(t.Context(), "GET", "/dispatches", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	began := time.Now()
-	var got strings.Builder
-	for b := make([]byte, 64); !strings.Contains(got.String(), ":keepalive\n\n"); {
-		n, err := res.Body.Read(b)
-		if got.Write(b[:n]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(began); took < wire.Keepalive-time.Second || took > wire.Keepalive+5*time.Second {
-		t.Errorf("after %v", took)
 	}
 }

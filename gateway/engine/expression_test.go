@@ -120,7 +120,7 @@ func TestExpressionThatTakesTooMuchFailsItsNode(t *testing.T) {
 		if got, _ := computed(t, source, inputs); got != "expression_failed" {
 			t.Errorf("%s = %.100s, want expression_failed", source, got)
 		}
-		if took := time.Since(before); took > 5*time.Second { // some milliseconds, and much more on a machine with other things to do
+		if took := time.Since(before); took > time.Minute { // some milliseconds: this only tells an endless one
 			t.Errorf("%s takes %s", source, took)
 		}
 	}
