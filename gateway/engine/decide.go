@@ -20,8 +20,8 @@ const maxRunID = 108
 
 // Decide says what one input leads to. It changes neither the workflow nor the state, and gives the same answer to the same
 // question; the only randomness is in Env.Fence. The errors are ErrStale, when the input is about something that is over or
-// was never asked for; what Refused knows, when somebody asked for what cannot be; ErrMasked; and broken invariants: a caller's
-// mistake, or a log that does not fit the workflow.
+// was never asked for; what Refused knows, when somebody asked for what cannot be; ErrMasked and ErrNoRecording, when the state
+// lacks what is not in its log; and broken invariants: a caller's mistake, or a log that does not fit the workflow.
 func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 	if s == nil {
 		s = NewState(wf)
@@ -36,14 +36,27 @@ func Decide(wf *Workflow, s *State, in Input, env Env) (Decision, error) {
 	case !first && s.begun.Masked != nil && !s.begun.revealed:
 		return Decision{}, ErrMasked
 	}
-	t := &turn{s: s.Clone(), env: env, now: env.Now.UTC().Truncate(time.Millisecond), read: map[int]*outputs{}}
+	if _, replay := s.Source(); replay && s.recording == nil {
+		return Decision{}, ErrNoRecording
+	}
+	t := newTurn(s.Clone(), env)
+	if t.input(in) && t.err == nil {
+		t.settle()
+	}
+	return t.decision()
+}
+
+func newTurn(s *State, env Env) *turn {
+	t := &turn{s: s, env: env, now: env.Now.UTC().Truncate(time.Millisecond), read: map[int]*outputs{}}
 	t.clock = t.now.UnixMilli()
 	if !env.Clock.IsZero() {
 		t.clock = env.Clock.UnixMilli()
 	}
-	if t.clock = max(t.clock, 1); t.input(in) && t.err == nil {
-		t.settle()
-	}
+	t.clock = max(t.clock, 1)
+	return t
+}
+
+func (t *turn) decision() (Decision, error) {
 	if t.err != nil {
 		return Decision{}, t.err
 	}
@@ -79,6 +92,7 @@ type turn struct {
 	err     error
 
 	conditions map[*edge]conditionResult
+	idle       map[int]bool // nodes of a fork's history that were not taken up yet: nothing of theirs is outstanding
 }
 
 // input applies an input, and says whether nodes may have become ready by it.
@@ -120,16 +134,28 @@ func (t *turn) emit(typ, nodeID, trust string, payload any) {
 		t.err = fmt.Errorf("encode %s: %w", typ, err)
 		return
 	}
-	e := Event{
-		EventID: eventID(t.s.runID, t.s.seq+1), RunID: t.s.runID, Type: typ, Sequence: t.s.seq + 1, Timestamp: t.now,
-		NodeID: nodeID, ContentTrust: trust, Payload: json.RawMessage(raw),
+	t.emitRaw(Event{Type: typ, NodeID: nodeID, ContentTrust: trust, Payload: json.RawMessage(raw)})
+}
+
+// emitRaw gives an event its place in the log.
+func (t *turn) emitRaw(e Event) {
+	if t.err != nil {
+		return
 	}
+	e.EventID, e.RunID, e.Sequence, e.Timestamp = eventID(t.s.runID, t.s.seq+1), t.s.runID, t.s.seq+1, t.now
 	if t.err = t.s.Apply(e); t.err == nil {
 		t.events = append(t.events, e)
 	}
 }
 
+// effect refuses what a replay may not do, whatever led to it.
 func (t *turn) effect(e Effect) {
+	switch e.(type) {
+	case Dispatch, StartChild:
+		if t.s.recording != nil && t.err == nil {
+			t.err = fmt.Errorf("decide: a replay asks for a %T", e)
+		}
+	}
 	if t.err == nil {
 		t.effects = append(t.effects, e)
 	}

@@ -87,6 +87,18 @@
 // run. Trust and sensitivity go with its inputs and come back with its result. Its time counts once, when it ends; a tree of
 // runs is bounded by shares of one number, so that no node has to know of another's children.
 //
+// A fork (fork.go) begins with events of its source, the same but for their identity. Where it comes from stands on the
+// envelope of its run.started, so that payloads stay equal: with it a fold knows where history ends, and that nothing which the
+// source had outstanding there is. From there nodes go on in the middle of what they did, without a second node.started, but
+// for what a pause or the source's end had cut. Pauses, the parent and the runner asked for do not go along.
+//
+// A replay (replay.go) is answered from its source's log: events of a node with an effect are written again as they were, from
+// the attempt of the same number among those that ended, and what nobody recorded fails as replay_source_missing. What was
+// asked of people is in the log again, asked and answered at once. Acts other than to end, to fail and to wait count as
+// effects, so that a type that is added later cannot be forgotten; and a Dispatch or StartChild that would come of it all the
+// same is a broken invariant. Payloads name no run of their own and no time that was not recorded, so two replays of one source
+// are the same list; where the source ended otherwise, run.failed does not say how long it took.
+//
 // What a log may not hold is not in it: sensitive variables, and the runner that a run asks for (wire 14.10: copied history
 // carries no runner id). State.Reveal gives both back from the request that the store keeps, and until then Decide says
 // ErrMasked. A sensitive variable can be passed on whole; made part of something else, or put out by a runner under

@@ -63,8 +63,11 @@ func (p *nodeCompleted) hide(name, variable string) {
 }
 
 func (t *turn) completeNode(i int, untrusted bool, p nodeCompleted) {
-	p.NodeID, p.DurationMs, p.SpentMs = t.s.wf.nodes[i].id, t.since(t.s.nodes[i].started), t.spent
+	p.NodeID, p.DurationMs, p.SpentMs = t.s.wf.nodes[i].id, t.duration(i), t.spent
 	t.emit(TypeNodeCompleted, p.NodeID, trust(untrusted), p)
+	if t.s.recording != nil {
+		t.diverged(i)
+	}
 	t.read[i] = &outputs{whole: p.Outputs, untrusted: p.Untrusted, sensitive: p.Sensitive}
 }
 
@@ -72,6 +75,9 @@ func (t *turn) completeNode(i int, untrusted bool, p nodeCompleted) {
 func (t *turn) failNode(i int, p *problem) {
 	id := t.s.wf.nodes[i].id
 	t.emit(TypeNodeFailed, id, trust(p.untrusted), nodeFailed{id, p.nodeError, t.s.nodes[i].attempts, p.outputs, t.spent})
+	if t.s.recording != nil {
+		t.diverged(i)
+	}
 	if t.err == nil && (p.fatal || !t.handled(i)) {
 		t.failAfter(i)
 	}
@@ -87,6 +93,9 @@ func (t *turn) failAfter(i int) {
 
 // breach ends the run because it went past a ceiling (wire 5.5).
 func (t *turn) breach(b capBreached, code, message string) {
+	if t.s.recording != nil {
+		b.Observed = t.s.recording.observed(b)
+	}
 	t.failRun(nodeError{Code: code, Message: message}, b.NodeID, false, &b)
 }
 
@@ -96,7 +105,7 @@ func (t *turn) failRun(e nodeError, nodeID string, untrusted bool, b *capBreache
 	if b != nil {
 		t.emit(TypeCapBreached, b.NodeID, "", b)
 	}
-	t.emit(TypeRunFailed, "", trust(untrusted), runFailed{e, nodeID, t.since(t.s.begun.at)})
+	t.emit(TypeRunFailed, "", trust(untrusted), runFailed{e, nodeID, t.runDuration(TypeRunFailed)})
 }
 
 func (t *turn) cancel(in Cancel) {
@@ -119,6 +128,9 @@ func (t *turn) cut(reason string) {
 // abandon takes back what an active node waits for.
 func (t *turn) abandon(i int, reason string) {
 	n := &t.s.nodes[i]
+	if t.idle[i] {
+		return
+	}
 	switch n.phase {
 	case phaseQueued, phaseAccepted:
 		id := t.s.stepID(i)
@@ -154,7 +166,7 @@ func (t *turn) undo(contrary Effect, asked func(Effect) bool) {
 // complete ends a run of which nothing is left.
 func (t *turn) complete() {
 	outputs, untrusted := t.runOutputs()
-	t.emit(TypeRunCompleted, "", trust(untrusted), runCompleted{outputs, t.since(t.s.begun.at)})
+	t.emit(TypeRunCompleted, "", trust(untrusted), runCompleted{outputs, t.runDuration(TypeRunCompleted)})
 }
 
 // runOutputs are those of the node that no edge leaves; where there are several such nodes, an object with the outputs of

@@ -20,6 +20,9 @@ type Event struct {
 
 	// Clock is store time in milliseconds, on events after which the run's duration begins or ceases to count; see runClock.
 	Clock int64 `json:"clock,omitzero"`
+
+	// Fork is where the log of a fork comes from, on its run.started.
+	Fork *ForkedFrom `json:"fork,omitzero"`
 }
 
 // The values of ContentTrust (wire section 13). Untrusted marks what was made from what a runner returned. Trusted is written

@@ -45,6 +45,10 @@ func (s *State) begin(e Event) error {
 	}
 	b := begun{at: e.Timestamp, untrusted: e.ContentTrust != Trusted}
 	err := decode(e.Payload, &b.runStarted)
+	if err == nil && e.Fork != nil {
+		s.fork = e.Fork
+		err = b.forked(e.Fork)
+	}
 	if err == nil {
 		b.inputs, err = members(b.Inputs)
 	}
@@ -121,6 +125,7 @@ func (s *State) foldNode(i int, e Event) error {
 		n.end(nodeCancelledStatus, e)
 	case TypeNodeRetried:
 		n.phase, n.payload = phaseRetry, e.Payload
+		n.retries++
 	case TypeStepAccepted:
 		n.phase = phaseAccepted
 	case TypeStepQueued:

@@ -128,6 +128,10 @@ func (t *turn) first(i int) act {
 // do carries out what a node wants.
 func (t *turn) do(i int, a act) {
 	n := &t.s.wf.nodes[i]
+	if t.s.recording != nil && hasEffect(a) {
+		t.recorded(i)
+		return
+	}
 	switch a := a.(type) {
 	case done:
 		t.completeWith(i, a)

@@ -54,6 +54,16 @@ func (*problem) act() {}
 func (sleep) act()    {}
 func (step) act()     {}
 
+// hasEffect reports whether an act reaches beyond the run. A replay does none of these: it is told what came of them. To wait
+// is no effect.
+func hasEffect(a act) bool {
+	switch a.(type) {
+	case done, *problem, sleep:
+		return false
+	}
+	return true
+}
+
 func fail(code, format string, args ...any) *problem {
 	return &problem{nodeError: nodeError{Code: code, Message: fmt.Sprintf(format, args...)}}
 }

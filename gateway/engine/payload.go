@@ -28,6 +28,7 @@ const (
 	TypeCapBreached     = "cap.breached"
 	TypeNodeDispatched  = "node.dispatched"
 	TypeVariableChanged = "variable.changed"
+	TypeReplayDiverged  = "replay.diverged"
 
 	TypeInterruptRequested    = "interrupt.requested"
 	TypeInterruptResolved     = "interrupt.resolved"
@@ -58,6 +59,7 @@ const (
 	codeUntrusted      = "untrusted_content_refused" // untrusted content would have chosen what only an author may
 	codeRejected       = "approval_rejected"
 	codeExpired        = "interrupt_expired"
+	codeNotRecorded    = "replay_source_missing"
 	codeChild          = "child_run_failed"
 
 	codeInvalidInput = string(wire.CodeInvalidInput)
@@ -259,13 +261,23 @@ type capBreached struct {
 
 type runCompleted struct {
 	Outputs    json.RawMessage `json:"outputs,omitzero"`
-	DurationMs int64           `json:"durationMs"`
+	DurationMs *int64          `json:"durationMs,omitzero"` // a replay says only what was recorded
 }
 
 type runFailed struct {
 	Error        nodeError `json:"error"`
 	FailedNodeID string    `json:"failedNodeId,omitzero"`
-	DurationMs   int64     `json:"durationMs"`
+	DurationMs   *int64    `json:"durationMs,omitzero"`
+}
+
+// replayDiverged has the members of the protocol's schema and of its prose (wire 19.5).
+type replayDiverged struct {
+	SourceRunID     string `json:"sourceRunId"`
+	AtSequence      int64  `json:"atSequence"`
+	OriginalEventID string `json:"originalEventId"`
+	ReplayEventID   string `json:"replayEventId"`
+	DivergenceKind  string `json:"divergenceKind"`
+	DivergencePoint string `json:"divergencePoint"`
 }
 
 type runPaused struct {

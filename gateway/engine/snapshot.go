@@ -23,7 +23,8 @@ type RunSnapshot struct {
 	Configurable  json.RawMessage            `json:"configurable"`
 	Metrics       *Metrics                   `json:"metrics,omitzero"`
 	Interrupt     *Interrupt                 `json:"interrupt,omitzero"` // only with ShowInterrupt
-	Parent        *ParentRef                 `json:"parent,omitzero"`    // of a run that a node of another started
+	ForkedFrom    *ForkSnapshot              `json:"forkedFrom,omitzero"`
+	Parent        *ParentRef                 `json:"parent,omitzero"` // of a run that a node of another started
 	EngineVersion string                     `json:"engineVersion"`
 	LogVersion    int                        `json:"eventLogSchemaVersion"`
 }
@@ -45,6 +46,13 @@ type NodeSnapshot struct {
 type ParentRef struct {
 	RunID  string `json:"runId"`
 	NodeID string `json:"nodeId"`
+}
+
+// A ForkSnapshot names the run that a run was forked from.
+type ForkSnapshot struct {
+	RunID   string `json:"runId"`
+	FromSeq int64  `json:"fromSeq"`
+	Mode    string `json:"mode"`
 }
 
 // A SnapshotError is closed (wire 5.2).
@@ -142,6 +150,9 @@ func (s *State) describe(doc *RunSnapshot) {
 			v.raw = json.RawMessage(masked)
 		}
 		doc.Variables[name] = v.raw
+	}
+	if s.fork != nil {
+		doc.ForkedFrom = &ForkSnapshot{s.fork.RunID, s.fork.FromSeq, s.fork.Mode}
 	}
 	if b.Parent != nil {
 		doc.Parent = &ParentRef{b.Parent.RunID, b.Parent.NodeID}

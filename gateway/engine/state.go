@@ -25,19 +25,21 @@ const (
 // A State is the fold of a run's log: everything that Decide looks at. It is a value of one run of one workflow; Clone it
 // before two goroutines use it.
 type State struct {
-	wf       *Workflow
-	runID    string
-	seq      int64 // of the last event; -1 before the first
-	status   string
-	begun    *begun             // nil before run.started
-	changed  map[string]changed // variables that nodes changed; replaced, never changed
-	children int                // runs that it may still start
-	nodes    []nodeState
-	starts   int // node.started so far
-	active   int // nodes in status nodeActive
-	copied   int // bytes of outputs that came from no runner
-	clock    runClock
-	paused   *pausing
+	wf        *Workflow
+	runID     string
+	seq       int64 // of the last event; -1 before the first
+	status    string
+	begun     *begun             // nil before run.started
+	changed   map[string]changed // variables that nodes changed; replaced, never changed
+	children  int                // runs that it may still start
+	fork      *ForkedFrom
+	recording *Recording // of a replay, once it is attached
+	nodes     []nodeState
+	starts    int // node.started so far
+	active    int // nodes in status nodeActive
+	copied    int // bytes of outputs that came from no runner
+	clock     runClock
+	paused    *pausing
 
 	draining     *pausing // until what is active has ended
 	ended        time.Time
@@ -103,6 +105,7 @@ type nodeState struct {
 	stream    stream
 	gate      *gate  // its last interrupt; replaced, never changed
 	asks      int    // interrupts so far
+	retries   int    // node.retried so far
 	child     string // the run that it started
 }
 
@@ -200,6 +203,9 @@ func (s *State) apply(e Event) error {
 	s.seq = e.Sequence
 	if err := s.fold(e); err != nil {
 		return err
+	}
+	if s.fork != nil && e.Sequence == max(s.fork.FromSeq, 1)-1 {
+		s.boundary()
 	}
 	if e.Clock != 0 {
 		s.clock.toggle(e.Clock)

@@ -32,6 +32,11 @@ func (t *turn) created(in Created) bool {
 	if t.err != nil {
 		return false
 	}
+	return t.able()
+}
+
+// able ends a run of which a node could not do anything anyway.
+func (t *turn) able() bool {
 	for _, i := range t.s.wf.order {
 		n := &t.s.wf.nodes[i]
 		if p := n.unmet(&t.env); p != nil && !n.disabled {

@@ -43,6 +43,7 @@ type world struct {
 	schemas *schema.Set
 	quick   bool // documents are large, and not what the test is about: they are not looked at one by one
 	last    engine.Decision
+	source  *world // that a replay is answered from
 }
 
 type failer interface {
@@ -156,6 +157,13 @@ func (w *world) fold(log []engine.Event) *engine.State {
 	if err != nil {
 		w.tb.Fatalf("fold: %v", err)
 	}
+	if from, ok := s.Source(); ok {
+		rec, err := engine.Record(from, events(w.tb, w.source.log))
+		if err != nil {
+			w.tb.Fatalf("record: %v", err)
+		}
+		s.Attach(rec)
+	}
 	return s
 }
 
@@ -202,6 +210,9 @@ func (w *world) carryOut(e engine.Effect) {
 	w.tb.Helper()
 	switch e := e.(type) {
 	case engine.Dispatch:
+		if _, replay := w.s.Source(); replay {
+			w.tb.Fatalf("a replay dispatches step %s", e.StepID)
+		}
 		if _, twice := w.steps[e.StepID]; twice {
 			w.tb.Fatalf("step %s is dispatched while it is outstanding", e.StepID)
 		}
@@ -223,6 +234,9 @@ func (w *world) carryOut(e engine.Effect) {
 	case engine.ClearTimer:
 		delete(w.timers, e.ID)
 	case engine.StartChild:
+		if _, replay := w.s.Source(); replay {
+			w.tb.Fatalf("a replay starts child %s", e.Created.RunID)
+		}
 		if _, twice := w.kids[e.Created.RunID]; twice {
 			w.tb.Fatalf("child %s is started while it runs", e.Created.RunID)
 		}
@@ -256,6 +270,43 @@ func (w *world) waitsFor(child string) bool {
 		}
 	}
 	return false
+}
+
+// fork makes a run of the history of this one.
+func (w *world) fork(f engine.Fork) *world {
+	w.tb.Helper()
+	n := newWorldOf(w.tb, w.schemas, w.wf)
+	n.source, n.created, n.passed, n.caps = w, w.created, w.passed, w.caps
+	if f.RunID == "" {
+		f.RunID = "run_2"
+	}
+	n.created.RunID, f.Inputs, f.Configurable = f.RunID, w.created.Inputs, w.created.Configurable
+	var err error
+	if n.created.Configurable, err = f.Request(); err != nil {
+		w.tb.Fatalf("request: %v", err)
+	}
+	d, err := engine.ForkRun(w.wf, events(w.tb, w.log), f, n.env())
+	if err != nil {
+		w.tb.Fatalf("%s from %d: %v", f.Mode, f.FromSeq, err)
+	}
+	n.allowed(d)
+	n.log, n.s, n.last = d.Events, d.Next, d
+	if diff := cmp.Diff(whole(n.wf, d.Next), whole(n.wf, n.fold(d.Events))); diff != "" {
+		w.tb.Fatalf("the fork's state is not the fold of its log (-next +folded):\n%s", diff)
+	}
+	for _, e := range d.Effects {
+		n.carryOut(e)
+	}
+	return n
+}
+
+// list is what two replays of one source have in common (wire section 10).
+func (w *world) list() []string {
+	var lines []string
+	for _, e := range w.log {
+		lines = append(lines, e.Type+" "+e.NodeID+" "+string(e.Payload))
+	}
+	return lines
 }
 
 // child is the only child that runs.
