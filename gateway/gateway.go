@@ -91,6 +91,8 @@ const (
 	stopWithin      = 10 * time.Second
 	streamsEndAfter = 200 * time.Millisecond // a request in hand is answered, a stream would never end
 	headersWithin   = 10 * time.Second
+	requestWithin   = 2 * time.Minute // for a body that no handler reads, too; who reads one gives it less
+	replyWithin     = 5 * time.Minute // from the end of the headers; streams give time to each write instead
 	maxHeader       = 64 << 10
 )
 
@@ -130,7 +132,8 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headersWithin, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		Handler: unambiguous(h), MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headersWithin, ReadTimeout: requestWithin, WriteTimeout: replyWithin, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return requests },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -147,4 +150,16 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		return err
 	}
 	return <-stopped
+}
+
+// unambiguous ends the connection after a request whose body came in chunks. Such a request may have told a length as well,
+// which net/http drops without a word: whoever went by that one would take what follows for another request
+// (RFC 9112 section 6.3).
+func unambiguous(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -81,7 +81,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyWithin)) // a server without deadlines has a reason of its own
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = control.SetReadDeadline(time.Time{}) // else it would end the request while the handler works
+	if err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // else it would end the request while the handler works
+	} // what is left of a body that failed is read by net/http, which must not wait for it
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
 	}
@@ -90,8 +92,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, &Problem{Status: http.StatusRequestTimeout, Code: CodeTimeout, Message: "the body took too long"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, Invalid("body", "ended early")
-	case err != nil:
-		return nil, fmt.Errorf("read body: %w", err)
+	case err != nil: // chunks that are none, or a connection that broke: nothing that is ours to mend
+		return nil, &Problem{Status: http.StatusBadRequest, Code: CodeValidation, Message: "the body could not be read",
+			Details: map[string]any{"field": "body"}, Cause: err}
 	}
 	return body, nil
 }

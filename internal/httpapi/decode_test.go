@@ -179,25 +179,30 @@ func TestCutBodyIsTheCallersMistake(t *testing.T) {
 		return err
 	}))
 	defer srv.Close()
-	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var got envelope
-	if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
-		t.Fatal(err)
-	}
-	if res.StatusCode != 400 || got.Message != "body ended early" {
-		t.Errorf("%d %+v", res.StatusCode, got)
+	for want, sent := range map[string]string{
+		"body ended early":           "Content-Length: 99\r\n\r\n{",
+		"the body could not be read": "Transfer-Encoding: chunked\r\n\r\n2\n{}\n0\r\n\r\n",
+	} {
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+sent)
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		var got envelope
+		if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != 400 || got.Message != want {
+			t.Errorf("%d %+v, want %s", res.StatusCode, got, want)
+		}
 	}
 }
