@@ -34,7 +34,7 @@ var (
 // A LimitError says that somebody asks too often.
 type LimitError struct {
 	RetryAfter time.Duration
-	Scope      string // of wire 3.1: "key" for one person, "global" for everybody
+	Scope      string // of wire 3.1: "key" for one person, "route" for one sender, "global" for everybody
 }
 
 func (e *LimitError) Error() string {

@@ -23,11 +23,12 @@ func (s *Service) Pair(ctx context.Context, from, page string, in wire.PairingRe
 		return wire.PairingReply{}, err
 	}
 	now := s.now()
-	if wait, ok := s.allPairs.take("", now); !ok {
-		return wire.PairingReply{}, &LimitError{wait, "global"}
-	}
-	if wait, ok := s.pairs.take(from, now); !ok {
+	if wait, ok := s.pairs.take(from, now); !ok { // first, or one sender's flood would use up everybody's
 		return wire.PairingReply{}, &LimitError{wait, "route"}
+	}
+	if wait, ok := s.allPairs.take("", now); !ok {
+		s.pairs.give(from, now)
+		return wire.PairingReply{}, &LimitError{wait, "global"}
 	}
 	device := mint(prefixDevice)
 	p := store.Pairing{Device: hashOf(device), Name: in.Name, Platform: in.Platform, Version: in.Version,

@@ -270,6 +270,11 @@ func TestPairingsAreLimitedPerSender(t *testing.T) {
 		if n != 10 {
 			t.Errorf("%d pairings before the limit", n)
 		}
+		for range 1000 { // what is refused to one sender is taken from nobody else
+			if err := pair("192.0.2.1"); err == nil {
+				t.Fatal("the limit does not last")
+			}
+		}
 		if err := pair("192.0.2.2"); err != nil {
 			t.Errorf("another sender: %v", err)
 		}
