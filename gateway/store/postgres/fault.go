@@ -22,37 +22,37 @@ const (
 
 // judge gives a driver's error the name that callers act on, if it has one, and its severity. The error itself stays in the
 // chain.
-func judge(err error, lost bool) (error, severity) {
+func judge(err error, lost bool) (severity, error) {
 	if errors.Is(err, errStale) {
-		return err, again
+		return again, err
 	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		if lost {
-			return fmt.Errorf("%w: %w", store.ErrBusy, err), loses
+			return loses, fmt.Errorf("%w: %w", store.ErrBusy, err)
 		}
-		return err, aborts // a value that the driver could not write or read: a mistake of ours
+		return aborts, err // a value that the driver could not write or read: a mistake of ours
 	}
 	busy := fmt.Errorf("%w: %w", store.ErrBusy, err)
 	switch e.Code {
 	case "40001", "40P01", "55P03": // serialization failure, deadlock, a lock that was not to be had in time
-		return busy, again
+		return again, busy
 	case "23505": // unique_violation
-		return fmt.Errorf("%w: %w", store.ErrConflict, err), harmless
+		return harmless, fmt.Errorf("%w: %w", store.ErrConflict, err)
 	case "53100": // disk_full
-		return fmt.Errorf("%w: %w", store.ErrFull, err), harmless
+		return harmless, fmt.Errorf("%w: %w", store.ErrFull, err)
 	case "25006", // the server has become a standby
 		"25P03",                            // it stood still for too long in a transaction
 		"57P01", "57P02", "57P03", "57P05": // the server stops or starts, or ends idle sessions
-		return busy, loses
+		return loses, busy
 	case "57014": // query_canceled
-		return busy, harmless
+		return harmless, busy
 	}
 	switch {
 	case lost || strings.HasPrefix(e.Code, "08"): // connection exceptions
-		return busy, loses
+		return loses, busy
 	case strings.HasPrefix(e.Code, "53"): // connections, memory: the rest of what a server may lack
-		return busy, harmless
+		return harmless, busy
 	}
-	return err, harmless // a mistake in a statement, say: ours, and of nobody else in the transaction
+	return harmless, err // a mistake in a statement, say: ours, and of nobody else in the transaction
 }

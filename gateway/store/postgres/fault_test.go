@@ -249,7 +249,7 @@ func refusing(t *testing.T, busy time.Duration) *Store {
 
 func TestErrorsOfTheDatabaseAreNamed(t *testing.T) {
 	t.Parallel()
-	s := refusing(t, 2*time.Second)
+	s := refusing(t, time.Second)
 	for code, want := range map[string]error{
 		"53100": store.ErrFull, "23505": store.ErrConflict, "53200": store.ErrBusy, "57014": store.ErrBusy,
 		"40001": store.ErrBusy, "40P01": store.ErrBusy, "55P03": store.ErrBusy, "XX000": nil,

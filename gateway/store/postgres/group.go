@@ -58,7 +58,7 @@ func (g *group) send(keep int) (severity, error) {
 		if n < len(g.pending) {
 			of = g.pending[n].of
 		}
-		if err, s = judge(err, g.c.lost()); n < keep || s >= aborts {
+		if s, err = judge(err, g.c.lost()); n < keep || s >= aborts {
 			g.fail(err, s, of)
 		}
 	}
@@ -117,7 +117,7 @@ func (g *group) sendCommit() bool {
 	if err == nil {
 		return true
 	}
-	err, s := judge(err, g.c.lost())
+	s, err := judge(err, g.c.lost())
 	if s == loses {
 		g.c.close()
 		switch committed, unknown := g.s.outcome(g.xid); {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +20,7 @@ var (
 	server   testdep.Postgres
 	template sync.Once
 	made     atomic.Int64
-	free     sync.Pool
+	spare    = make(chan database, 16)
 )
 
 // A database is one with the schema, of a test's own.
@@ -31,8 +32,10 @@ type database struct {
 // newDatabase gives an empty one. The test calls free when no store has it open any more.
 func newDatabase(t testing.TB) database {
 	t.Helper()
-	if d, ok := free.Get().(database); ok {
+	select {
+	case d := <-spare:
 		return d
+	default:
 	}
 	first := database{url: server.URL(t, "postgres")}
 	template.Do(func() {
@@ -58,15 +61,16 @@ func newDatabase(t testing.TB) database {
 
 func (d database) free(t testing.TB) {
 	t.Helper()
-	sql := ""
-	for _, table := range []string{"meta", "person", "sign_in", "session", "api_key", "workflow", "definition", "run", "event", "timer",
-		"step", "runner", "pairing", "revocation", "ask", "late", "audit_head", "audit", "idempotent"} {
-		sql += "DELETE FROM " + table + ";"
-	}
-	if _, err := d.clean.Exec(context.Background(), sql); err != nil {
+	tables := []string{"meta", "person", "sign_in", "session", "api_key", "workflow", "definition", "run", "event", "timer",
+		"step", "runner", "pairing", "revocation", "ask", "late", "audit_head", "audit", "idempotent"}
+	if _, err := d.clean.Exec(context.Background(), "DELETE FROM "+strings.Join(tables, "; DELETE FROM ")); err != nil {
 		t.Fatal(err)
 	}
-	free.Put(d)
+	select {
+	case spare <- d:
+	default:
+		t.Error("more databases at once than there is room for")
+	}
 }
 
 // exec runs a statement in the database, past the store.

@@ -71,7 +71,7 @@ func (v *snapshot) ask(_ key, queries ...query) error {
 	}
 	_, err := v.c.send(queries)
 	if err != nil {
-		err, _ = judge(err, v.c.lost())
+		_, err = judge(err, v.c.lost())
 	}
 	return err
 }

@@ -278,7 +278,7 @@ func (t *tx) end() {
 		t.g.push(t.call, query{text: "ROLLBACK TO fn"})
 		t.g.push(t.call, query{text: "RELEASE fn"})
 	} else if err := t.g.c.control("ROLLBACK TO fn; RELEASE fn"); err != nil {
-		err, _ := judge(err, t.g.c.lost())
+		_, err := judge(err, t.g.c.lost())
 		t.g.fail(err, loses, nil)
 	}
 }
