@@ -26,35 +26,55 @@ const (
 
 // streams are those whose connections were taken over. They outlive their handlers, so Run waits for them.
 type streams struct {
-	mu   sync.Mutex
-	life context.Context // nil while Run does not run
-	wg   sync.WaitGroup
+	wg sync.WaitGroup
+
+	mu      sync.Mutex
+	running bool
+	ends    map[*opened]context.CancelCauseFunc
 }
+
+var errStopping = errors.New("the gateway is stopping")
 
 // Run lets idle streams take a fraction of the memory: while it runs, the connections of streams are taken over from
 // net/http where that is possible. It ends them when ctx ends, and returns when they have ended. A server whose Run is not
 // called serves streams all the same.
 func (s *Server) Run(ctx context.Context) error {
-	s.streams.mu.Lock()
-	s.streams.life = ctx
-	s.streams.mu.Unlock()
+	s.streams.run(true)
 	<-ctx.Done()
-	s.streams.mu.Lock()
-	s.streams.life = nil
-	s.streams.mu.Unlock()
+	s.streams.run(false)
 	s.streams.wg.Wait()
 	return nil
 }
 
-// join counts a stream in, if Run is there to wait for it. done must be called then.
-func (s *streams) join() (life context.Context, done func(), ok bool) {
+func (s *streams) run(running bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life == nil || s.life.Err() != nil {
-		return nil, nil, false
+	s.running = running
+	for _, end := range s.ends {
+		end(errStopping)
 	}
+}
+
+// join counts a stream in, if Run is there to wait for it. leave must be called then.
+func (s *streams) join(o *opened, end context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running {
+		return false
+	}
+	if s.ends == nil {
+		s.ends = map[*opened]context.CancelCauseFunc{}
+	}
+	s.ends[o] = end
 	s.wg.Add(1)
-	return s.life, s.wg.Done, true
+	return true
+}
+
+func (s *streams) leave(o *opened) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ends, o)
+	s.wg.Done()
 }
 
 // An opened stream is known to dispatch, and listens. It must be served, which ends it.
@@ -73,16 +93,18 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who dispatch.Who
 	if err != nil {
 		return err
 	}
-	life, done, ok := s.streams.join()
-	if !ok {
+	ctx, end := context.WithCancelCause(context.Background()) // not the request's, which ends with the handler
+	if !s.streams.join(o, end) {
+		end(nil)
 		return o.serve(r.Context(), w)
 	}
 	conn, err := takeOver(w, r)
 	if err != nil {
-		defer done()
+		s.streams.leave(o)
+		end(nil)
 		return o.serve(r.Context(), w)
 	}
-	go o.serveTaken(life, conn, done)
+	go o.serveTaken(ctx, end, conn)
 	return nil
 }
 
@@ -109,18 +131,17 @@ func (s *Server) open(r *http.Request, who dispatch.Who) (*opened, error) {
 }
 
 // serveTaken serves the stream on a connection of its own, with one goroutine more, which notices that the runner left.
-func (o *opened) serveTaken(life context.Context, conn *taken, done func()) {
-	defer done()
-	ctx, cancel := context.WithCancelCause(life)
+func (o *opened) serveTaken(ctx context.Context, end context.CancelCauseFunc, conn *taken) {
+	defer o.s.streams.leave(o)
 	var wg sync.WaitGroup
-	wg.Go(func() { conn.watch(cancel) })
+	wg.Go(func() { conn.watch(end) })
 	err := errors.New("stream ended in a panic")
 	defer func() {
 		if v := recover(); v != nil {
 			o.s.log.Error("stream failed", "runner", o.st.Runner, "err", fmt.Sprintf("panic: %v\n%s", v, debug.Stack()))
 		}
 		conn.end(err == nil)
-		cancel(nil)
+		end(nil)
 		wg.Wait()
 	}()
 	if err = o.serve(ctx, conn); err != nil && ctx.Err() == nil {
