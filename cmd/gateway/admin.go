@@ -22,10 +22,7 @@ type folder struct {
 }
 
 func (f folder) dir(w *world) (string, error) {
-	if f.Data != "" {
-		return filepath.Abs(f.Data)
-	}
-	return cli.DataDir(w.getenv, "runnerd-gateway")
+	return cli.Folder(f.Data, w.getenv, "runnerd-gateway")
 }
 
 // tenant is the flag of commands that work within one tenant.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"syscall"
 
@@ -80,10 +79,7 @@ type folder struct {
 }
 
 func (f folder) dir(w *world) (string, error) {
-	if f.Data != "" {
-		return filepath.Abs(f.Data)
-	}
-	return cli.DataDir(w.getenv, "runnerd")
+	return cli.Folder(f.Data, w.getenv, "runnerd")
 }
 
 // installed are the flags of commands that need the credential store too.
