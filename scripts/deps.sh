@@ -7,8 +7,8 @@ source "$(dirname "$0")/env.sh"
 npm_packages=(@anthropic-ai/claude-code@2.1.332 @openai/codex@0.171.0)
 
 # program:package, as Debian names them
-wanted=(gcc:gcc gcc:libc6-dev git:git chromium:chromium chromium:fonts-dejavu-core
-	dbus-run-session:dbus gnome-keyring-daemon:gnome-keyring node:nodejs npm:npm)
+wanted=(gcc:gcc gcc:libc6-dev git:git curl:curl chromium:chromium chromium:fonts-dejavu-core
+	dbus-run-session:dbus gnome-keyring-daemon:gnome-keyring node:nodejs npm:npm pg_ctlcluster:postgresql)
 missing=()
 for w in "${wanted[@]}"; do
 	command -v "${w%%:*}" >/dev/null || missing+=("${w##*:}")

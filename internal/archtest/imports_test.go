@@ -16,6 +16,7 @@ var layers = map[string][]string{
 	"keyring":    {"keyring", "internal"},
 	"installers": {"installers", "internal"},
 	"internal":   {"internal"},
+	"docs":       {"docs", "keyring", "internal"},
 	"e2e":        {"e2e", "cmd", "runner", "gateway", "tray", "keyring", "internal"},
 }
 
