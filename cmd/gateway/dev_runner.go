@@ -22,12 +22,16 @@ import (
 	"runnerd/runner"
 	"runnerd/runner/link"
 	"runnerd/runner/local"
+	"runnerd/runner/process"
 	"runnerd/runner/provider/catalog"
 	"runnerd/runner/provider/openaiapi"
 )
 
 // startRunner starts the real runner in this process, over the real channel. online is closed when the gateway sees it.
 func (c *devCommand) startRunner(ctx context.Context, w *world, s *serving, wg *sync.WaitGroup) (online <-chan struct{}, err error) {
+	if err := process.Harden(); err != nil {
+		return nil, fmt.Errorf("close this process to others: %w", err)
+	}
 	dir, mask := s.runnerDir(), &redact.Set{}
 	vault := runner.NewVault(keyring.NewMemory(), mask) // its tokens are made anew at each start
 	client := egress.Configured(egress.Options{HTTP1: true})
