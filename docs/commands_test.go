@@ -134,9 +134,7 @@ func (w *world) fill(text string) string {
 		"https://gateway.example.org", w.url, "127.0.0.1:8480", strings.TrimPrefix(w.url, "http://"),
 		"/var/lib/runnerd-gateway", filepath.Join(w.home, ".local/share/runnerd-gateway"),
 	).Replace(text)
-	if strings.Contains(text, " CODE") {
-		text = strings.Replace(text, " CODE", " "+w.code, 1)
-	}
+	text = strings.Replace(text, " CODE", " "+w.code, 1)
 	if strings.HasSuffix(text, " ID") {
 		m := runnerID.FindStringSubmatch(w.run("gateway runner list", ""))
 		if m == nil {

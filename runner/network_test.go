@@ -276,17 +276,17 @@ func TestN09HowAFrameIsCutIntoPacketsMakesNoDifference(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.streamOf(func(rw http.ResponseWriter, r *http.Request, flush func()) {
 			pass(time.Second)
-			var all string
+			var all strings.Builder
 			for i := range 4 {
 				s := w.gateway.view(fmt.Sprint("s", i))
-				all += fmt.Sprintf("id: %d\r\nevent: dispatch\ndata: %s\n\n", s.ref.Seq, s.frame)
+				all.WriteString(fmt.Sprintf("id: %d\r\nevent: dispatch\ndata: %s\n\n", s.ref.Seq, s.frame))
 			}
-			byByte := all[:len(all)/2]
+			byByte := all.String()[:len(all.String())/2]
 			for i := range len(byByte) {
 				fmt.Fprint(rw, byByte[i:i+1])
 				flush()
 			}
-			fmt.Fprint(rw, all[len(all)/2:])
+			fmt.Fprint(rw, all.String()[len(all.String())/2:])
 			flush()
 			<-r.Context().Done()
 		})

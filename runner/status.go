@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -101,9 +102,7 @@ func (r *Runner) Status() local.Status {
 		},
 		LastError: r.standing.lastError, Reconnects: map[string]int{}, Started: r.born, Steps: []local.Step{}, Providers: []local.Provider{},
 	}
-	for cause, n := range r.standing.reconnects {
-		s.Reconnects[cause] = n
-	}
+	maps.Copy(s.Reconnects, r.standing.reconnects)
 	if !r.standing.heard.IsZero() {
 		s.Link.LastReportMs = max(time.Since(r.standing.heard).Milliseconds(), 1)
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/term"
@@ -211,8 +210,6 @@ func (c *credentialRemove) Run(ctx context.Context, out *cli.Out, w *world) erro
 		return out.Print(map[string]any{"name": c.Name, "removed": true}, func(w io.Writer) { fmt.Fprintln(w, "removed the key of", c.Name) })
 	})
 }
-
-func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 // credentials is the part of a store that keys are read from.
 type credentials interface {

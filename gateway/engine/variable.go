@@ -1,5 +1,7 @@
 package engine
 
+import "maps"
+
 import "encoding/json"
 
 // A changed variable is one that a node gave another value.
@@ -52,9 +54,7 @@ func (s *State) foldChange(e Event) error {
 		return err
 	}
 	all := make(map[string]changed, len(s.changed)+1)
-	for name, c := range s.changed {
-		all[name] = c
-	}
+	maps.Copy(all, s.changed)
 	all[p.Name] = changed{p.Next, e.ContentTrust != Trusted}
 	s.changed = all
 	return nil

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,9 +33,7 @@ func Run(t *testing.T, prepare func(*testscript.Env) error, more map[string]Comm
 		"exits": exits, "start": start, "await": await, "until": until, "ends": ends, "json": members, "jsonlines": jsonLines, "empty": empty,
 		"interrupt": signals(os.Interrupt), "terminate": signals(terminate),
 	}
-	for name, c := range more {
-		commands[name] = c
-	}
+	maps.Copy(commands, more)
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireUniqueNames: true, RequireExplicitExec: true, Cmds: commands,
 		Setup: func(e *testscript.Env) error {

@@ -29,7 +29,7 @@ func TestSecretPrintsAsAMaskHoweverItIsPrinted(t *testing.T) {
 	}
 	for name, v := range values {
 		t.Run(name, func(t *testing.T) {
-			for _, verb := range strings.Split("v +v #v s q x X d o b c p T t e U", " ") {
+			for verb := range strings.SplitSeq("v +v #v s q x X d o b c p T t e U", " ") {
 				if got := fmt.Sprintf("%"+verb, v); leaks(got) {
 					t.Errorf("%%%s gives %q", verb, got)
 				}

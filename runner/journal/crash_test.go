@@ -185,7 +185,7 @@ func FuzzOpen(f *testing.F) {
 // BenchmarkStep is what a step costs on the disk: accepted (written), started and finished (synced each), acknowledged.
 func BenchmarkStep(b *testing.B) {
 	j := newOpener(b).open(journal.Options{})
-	output := []byte(fmt.Sprintf(`{"text":%q}`, make([]byte, 128)))
+	output := fmt.Appendf(nil, `{"text":%q}`, make([]byte, 128))
 	b.ReportAllocs()
 	for seq := int64(1); b.Loop(); seq++ {
 		ref := accept(b, j, fmt.Sprint("s", seq), seq)

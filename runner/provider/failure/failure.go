@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"runnerd/internal/wire"
@@ -73,14 +74,12 @@ func (t *Table) Classify(backend string, texts ...string) *wire.StepError {
 		if r.Backend != "" && r.Backend != backend {
 			continue
 		}
-		for _, text := range texts {
-			if r.match.MatchString(text) {
-				e.Code, e.Retriable = r.Code, r.Retriable
-				if r.Remedy != "" {
-					e.Message += " (" + r.Remedy + ")"
-				}
-				return e
+		if slices.ContainsFunc(texts, r.match.MatchString) {
+			e.Code, e.Retriable = r.Code, r.Retriable
+			if r.Remedy != "" {
+				e.Message += " (" + r.Remedy + ")"
 			}
+			return e
 		}
 	}
 	return e
