@@ -45,7 +45,7 @@ func ask[T any](ctx context.Context, f folder, w *world, do func(admin.Operation
 	if !errors.Is(err, admin.ErrNotServing) {
 		return answer, err
 	}
-	ops, closeStore, err := openAdmin(ctx, dir)
+	ops, closeStore, err := openAdmin(ctx, dir, w)
 	if err != nil {
 		return none, err
 	}

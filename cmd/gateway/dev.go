@@ -50,7 +50,7 @@ func (c *devCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
 	if c.LogLevel == "info" && !out.JSON {
 		c.LogLevel = "warn" // a person reads this screen
 	}
-	return c.with(ctx, w, func(ctx context.Context, s *serving) error { return c.serve(ctx, out, w, s, docs) })
+	return c.with(ctx, w, storage{}, func(ctx context.Context, s *serving) error { return c.serve(ctx, out, w, s, docs) })
 }
 
 func (c *devCommand) serve(parent context.Context, out *cli.Out, w *world, s *serving, docs []definition) error {

@@ -11,15 +11,33 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"runnerd/internal/clitest"
+	"runnerd/internal/testdep"
 	"runnerd/internal/wire"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, map[string]func(){"gateway": main}) }
 
-// Scripts have two commands of their own: knock URL ENV asks for a pairing as a runner would and keeps the user code, and
-// get URL KEY PATTERN reads a document of the API.
+// Scripts have commands of their own: knock URL ENV asks for a pairing as a runner would and keeps the user code, get URL KEY
+// PATTERN reads a document of the API, and database ENV makes an empty PostgreSQL database and keeps its URL.
 func TestCommandLine(t *testing.T) {
-	clitest.Run(t, nil, map[string]clitest.Command{"knock": knock, "get": get})
+	clitest.Run(t, remember, map[string]clitest.Command{"knock": knock, "get": get, "database": database})
+}
+
+// server makes the databases of all scripts.
+var server testdep.Postgres
+
+type testKey struct{}
+
+func remember(e *testscript.Env) error {
+	e.Values[testKey{}] = e.T()
+	return nil
+}
+
+func database(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: database ENV")
+	}
+	ts.Setenv(args[0], server.Database(ts.Value(testKey{}).(testing.TB)))
 }
 
 func knock(ts *testscript.TestScript, neg bool, args []string) {

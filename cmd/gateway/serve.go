@@ -9,17 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"runnerd/gateway"
 	"runnerd/gateway/admin"
-	"runnerd/gateway/bus/membus"
 	"runnerd/gateway/identity"
-	"runnerd/gateway/store"
-	"runnerd/gateway/store/sqlite"
 	"runnerd/internal/cli"
 	"runnerd/internal/redact"
 )
@@ -34,18 +29,12 @@ type address struct {
 
 type serveCommand struct {
 	address
-	Database string `placeholder:"URL" help:"A database instead of the embedded one."`
-	Bus      string `placeholder:"URL" help:"A message bus instead of the one in memory."`
+	storage
 }
 
 // Run serves until it is told to stop.
 func (c *serveCommand) Run(ctx context.Context, out *cli.Out, w *world) error {
-	for name, value := range map[string]string{"database": c.Database, "bus": c.Bus} {
-		if value != "" {
-			return cli.Usagef("%s: this build keeps everything in the embedded store and serves from one machine: leave --%s out", name, name)
-		}
-	}
-	return c.with(ctx, w, func(ctx context.Context, s *serving) error {
+	return c.with(ctx, w, c.storage, func(ctx context.Context, s *serving) error {
 		if err := out.Print(map[string]string{"url": s.url, "dataDir": s.dir}, func(o io.Writer) {
 			fmt.Fprintf(o, "Serving %s\n\nAdd a person:   gateway user add NAME --data %s\nPair a machine: runnerd pair %s\n", s.url, s.dir, s.url)
 		}); err != nil {
@@ -67,7 +56,7 @@ type serving struct {
 }
 
 // with opens what a gateway needs, calls do, and closes it again.
-func (c *address) with(parent context.Context, w *world, do func(context.Context, *serving) error) (err error) {
+func (c *address) with(parent context.Context, w *world, keeps storage, do func(context.Context, *serving) error) (err error) {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
 	log, err := newLog(w.stderr, c.LogLevel)
@@ -84,15 +73,15 @@ func (c *address) with(parent context.Context, w *world, do func(context.Context
 	if err := checkListen(c.Listen); err != nil {
 		return err
 	}
-	s, b, err := openStore(ctx, dir)
+	kept, err := keeps.open(ctx, dir, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close(), b.Close()) }()
+	defer func() { err = errors.Join(err, kept.Close()) }()
 	go func() {
 		select {
-		case <-s.Failed(): // a write may be lost: nothing is acknowledged any more (faults S03)
-			stop(fmt.Errorf("the store cannot go on: %w", s.Err()))
+		case <-kept.failed: // a write may be lost: nothing is acknowledged any more (faults S03)
+			stop(fmt.Errorf("the store cannot go on: %w", kept.err()))
 		case <-ctx.Done():
 		}
 	}()
@@ -109,7 +98,7 @@ func (c *address) with(parent context.Context, w *world, do func(context.Context
 	here := "http://" + reachable(l.Addr())
 	public := cmp.Or(strings.TrimSuffix(c.PublicURL, "/"), here)
 	g, err := gateway.New(ctx, gateway.Config{
-		Store: s, Bus: b, Log: log, Version: programVersion(), PublicURL: public,
+		Store: kept.store, Bus: kept.bus, Log: log, Version: programVersion(), PublicURL: public,
 		Seams: w.getenv("OPENWOP_TEST_SEAM_ENABLED") == "true",
 	})
 	if err != nil {
@@ -121,37 +110,22 @@ func (c *address) with(parent context.Context, w *world, do func(context.Context
 	return context.Cause(ctx)
 }
 
-func openStore(ctx context.Context, dir string) (*sqlite.Store, *membus.Bus, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make the data folder: %w", err)
-	}
-	b := membus.New()
-	s, err := sqlite.Open(ctx, filepath.Join(dir, "gateway.db"), sqlite.Options{Ring: b.Ring})
-	if errors.Is(err, store.ErrLocked) {
-		err = fmt.Errorf("another gateway has the data folder %s open", dir)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, b.Close())
-	}
-	return s, b, nil
-}
-
 // openAdmin opens the store for an administrator where nobody serves.
-func openAdmin(ctx context.Context, dir string) (admin.Operations, func() error, error) {
-	s, b, err := openStore(ctx, dir)
+func openAdmin(ctx context.Context, dir string, w *world) (admin.Operations, func() error, error) {
+	log := slog.New(slog.DiscardHandler)
+	kept, err := storage{Database: w.getenv("GATEWAY_DATABASE"), Bus: w.getenv("GATEWAY_BUS")}.open(ctx, dir, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	closeAll := func() error { return errors.Join(s.Close(), b.Close()) }
-	who, err := identity.New(ctx, s, time.Now, slog.New(slog.DiscardHandler))
+	who, err := identity.New(ctx, kept.store, time.Now, log)
 	if err != nil {
-		return nil, nil, errors.Join(err, closeAll())
+		return nil, nil, errors.Join(err, kept.Close())
 	}
-	at, err := admin.RecallURL(ctx, s)
+	at, err := admin.RecallURL(ctx, kept.store)
 	if err != nil {
-		return nil, nil, errors.Join(err, closeAll())
+		return nil, nil, errors.Join(err, kept.Close())
 	}
-	return &admin.Admin{Store: s, Identity: who, Now: time.Now, Version: programVersion(), URL: at}, closeAll, nil
+	return &admin.Admin{Store: kept.store, Identity: who, Now: time.Now, Version: programVersion(), URL: at}, kept.Close, nil
 }
 
 func newLog(w io.Writer, level string) (*slog.Logger, error) {

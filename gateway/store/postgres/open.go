@@ -62,7 +62,7 @@ func Open(ctx context.Context, url string, opt Options) (*Store, error) {
 	s := &Store{opt: opt.withDefaults(), cfg: cfg, where: whereabouts(cfg.ConnConfig), closing: make(chan struct{})}
 	s.closed = sync.OnceValue(s.close)
 	if err := s.open(ctx, strings.Contains(url, "pool_max_conns")); err != nil {
-		return nil, fmt.Errorf("open store %s: %w", s.where, err)
+		return nil, fmt.Errorf("open store %s: %w", s.where, reason(err))
 	}
 	return s, nil
 }
@@ -90,6 +90,23 @@ func whereabouts(c *pgx.ConnConfig) string {
 		host = net.JoinHostPort(host, strconv.Itoa(int(c.Port)))
 	}
 	return fmt.Sprintf("%s of %s", c.Database, host)
+}
+
+// reason is why a connection did not come about, in one line: the driver lists every address and attempt.
+func reason(err error) error {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); !ok {
+		return err
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return e
+	}
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
 
 func (s *Store) open(ctx context.Context, sized bool) error {
