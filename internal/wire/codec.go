@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -131,10 +132,25 @@ func checkName(field, s string, longest int) error {
 		return &FieldError{field, "must not be empty"}
 	case utf8.RuneCountInString(s) > longest:
 		return &FieldError{field, fmt.Sprintf("must have at most %d characters", longest)}
-	case strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+	case strings.ContainsFunc(s, Unprintable):
 		return &FieldError{field, "must not hold control characters"}
 	}
 	return nil
+}
+
+// Unprintable says of a character that it is none to show, but does something: to a terminal, to the lines around it, or to
+// the order in which what follows is read. One that joins emoji is harmless.
+func Unprintable(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+// Printable makes words from another machine fit to be shown in one line, of at most so many characters.
+func Printable(s string, longest int) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || Unprintable(r) }), " ")
+	if cut := []rune(s); len(cut) > longest {
+		return string(cut[:longest]) + "…"
+	}
+	return s
 }
 
 func checkNames(field string, names []string) error {

@@ -23,6 +23,9 @@ import (
 // answerWithin is how long a request that is no stream may take.
 const answerWithin = 20 * time.Second
 
+// longestMessage is how much of a refusal's words is kept: they are logged, and shown in a terminal.
+const longestMessage = 300
+
 // maxAnswer is the largest answer that is read. Verdicts and permits are small.
 const maxAnswer = 1 << 20
 
@@ -270,14 +273,14 @@ func refusal(res *http.Response) *StatusError {
 	defer res.Body.Close()
 	e := &StatusError{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"))}
 	if to, err := res.Location(); err == nil {
-		e.Redirect = to.Host
+		e.Redirect = wire.Printable(to.Host, wire.MaxID)
 	}
 	if !isJSON(res) {
 		return e
 	}
 	var envelope struct{ Error, Message string }
 	if b, err := io.ReadAll(io.LimitReader(res.Body, 64<<10)); err == nil && json.Unmarshal(b, &envelope) == nil {
-		e.Code, e.Message = envelope.Error, envelope.Message
+		e.Code, e.Message = wire.Printable(envelope.Error, wire.MaxID), wire.Printable(envelope.Message, longestMessage)
 	}
 	return e
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"runnerd/internal/redact"
@@ -32,7 +34,7 @@ func (c *Client) Pair(ctx context.Context, request wire.PairingRequest, onCode f
 		return none, fmt.Errorf("pair: %w", err)
 	}
 	onCode(code.PairingReply)
-	life := time.Duration(code.ExpiresIn) * time.Second
+	life := time.Duration(min(code.ExpiresIn, longestLife)) * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, life, fmt.Errorf("%w within %v", ErrNotApproved, life))
 	defer cancel()
 	tokens, err := c.poll(ctx, code.PairingReply)
@@ -47,12 +49,25 @@ func (c *Client) Pair(ctx context.Context, request wire.PairingRequest, onCode f
 	return tokens, nil
 }
 
+// longestShown bounds what a pairing puts on the screen, and into a QR code.
+const longestShown = 1024
+
 // pairing is wire.PairingReply as a validated message.
 type pairing struct{ wire.PairingReply }
 
 func (p pairing) Validate() error {
 	if p.DeviceCode == "" || p.UserCode == "" || p.VerificationURI == "" || p.ExpiresIn <= 0 || p.Interval < 0 {
 		return &wire.FieldError{Field: "device_code", Reason: "or another member of a pairing reply is missing"}
+	}
+	for field, shown := range map[string]string{"user_code": p.UserCode, "verification_uri": p.VerificationURI, "verification_uri_complete": p.VerificationURIComplete} {
+		if len(shown) > longestShown || strings.ContainsFunc(shown, wire.Unprintable) { // a terminal would obey it
+			return &wire.FieldError{Field: field, Reason: "is not fit to be shown"}
+		}
+	}
+	for field, address := range map[string]string{"verification_uri": p.VerificationURI, "verification_uri_complete": p.VerificationURIComplete} {
+		if u, err := url.Parse(address); address != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+			return &wire.FieldError{Field: field, Reason: "is not a web address"}
+		}
 	}
 	return nil
 }

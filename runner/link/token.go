@@ -27,6 +27,9 @@ type Credentials interface {
 	List(ctx context.Context) ([]string, error)
 }
 
+// longestLife is how many seconds of a token's or a code's life are believed: a month.
+const longestLife = 30 * 24 * 3600
+
 // renewEarly is how long before its end a bearer is renewed.
 const renewEarly = time.Minute
 
@@ -143,7 +146,7 @@ func (t *Tokens) keep(ctx context.Context, r wire.TokenReply) redact.Secret {
 		t.refresh = refresh
 	}
 	t.unsaved = unsaved
-	t.bearer, t.expires = bearer, time.Now().Add(time.Duration(r.ExpiresIn)*time.Second)
+	t.bearer, t.expires = bearer, time.Now().Add(time.Duration(min(r.ExpiresIn, longestLife))*time.Second)
 	return bearer
 }
 
