@@ -70,12 +70,12 @@ func play(w *world, all []command) {
 	}
 	serves, adds := first(`^gateway serve `), first(`^gateway user add ada`)
 	pairs, uses := first(`^runnerd pair `), first(`^runnerd (run|status|pause|resume|drain|logout)|gateway runner revoke|/v1/runs`)
-	if serves == len(all) && (first(`^(gateway|runnerd|curl|export) `) < len(all)) {
+	if serves == len(all) && first(`^(gateway|runnerd|curl|export) `) < len(all) {
 		w.start("exec gateway serve --listen "+strings.TrimPrefix(w.url, "http://"), w.work)
 		w.until("a gateway", nil, w.answers)
-	}
-	if serves == len(all) && adds == len(all) {
-		w.run("gateway user add ada", "")
+		if adds == len(all) {
+			w.run("gateway user add ada", "")
+		}
 	}
 	if uses < pairs {
 		w.settle(w.pair("exec runnerd pair " + w.url))
