@@ -92,17 +92,16 @@ func TestG06_HalfAFrameIsNoFrame(t *testing.T) {
 	t.Cleanup(v.Close)
 	w := serve(t)
 	ada := w.person("ada")
-	p := newProxy(t, func() string { return w.listen })
 	died := make(chan struct{})
 	var once sync.Once
-	p.half = func(b []byte) (int, bool) {
+	p := newProxy(t, func() string { return w.listen }, func(b []byte) (int, bool) {
 		cut := false
 		if at := bytes.Index(b, []byte("event: dispatch")); at >= 0 {
 			once.Do(func() { cut = true; w.proc.kill(); close(died) })
 			return at + (len(b)-at)/2, cut
 		}
 		return 0, false
-	}
+	})
 	l := newLaptop(t)
 	l.pair(ada, p.url)
 	l.api(v, "key-of-ada-000000")

@@ -18,7 +18,7 @@ func TestN19_AFlakyLinkLosesNothingAndStartsNothingTwice(t *testing.T) {
 	t.Cleanup(v.Close)
 	w := serve(t)
 	ada := w.person("ada")
-	p := newProxy(t, func() string { return w.listen })
+	p := newProxy(t, func() string { return w.listen }, nil)
 	l := newLaptop(t)
 	l.pair(ada, p.url)
 	l.api(v, "key-of-ada-000000")
@@ -61,7 +61,7 @@ func TestI6_NoCredentialReachesTheGateway(t *testing.T) {
 	t.Cleanup(v.Close)
 	w := serve(t)
 	ada := w.person("ada")
-	p := newProxy(t, func() string { return w.listen })
+	p := newProxy(t, func() string { return w.listen }, nil)
 	l := newLaptop(t, append(keychain(t), "ANTHROPIC_API_KEY="+inherited, "OPENAI_API_KEY="+inherited, "SOME_TOKEN="+inherited)...)
 	l.kind = "system"
 	l.pair(ada, p.url)

@@ -23,14 +23,14 @@ type proxy struct {
 	half func([]byte) (int, bool)
 }
 
-// newProxy passes connections to the address that to gives at the time.
-func newProxy(t testing.TB, to func() string) *proxy {
+// newProxy passes connections to the address that to gives at the time. half may be nil.
+func newProxy(t testing.TB, to func() string, half func([]byte) (int, bool)) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{url: "http://" + l.Addr().String(), l: l, to: to, open: map[net.Conn]bool{}}
+	p := &proxy{url: "http://" + l.Addr().String(), l: l, to: to, half: half, open: map[net.Conn]bool{}}
 	p.wg.Go(func() {
 		for {
 			c, err := l.Accept()
