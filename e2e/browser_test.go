@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,10 +78,20 @@ func (p *phone) until(what, expression string) {
 	p.t.Helper()
 	ctx, cancel := p.within()
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool]("Boolean("+expression+")", chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
+	poll := chromedp.Poll[bool]("Boolean("+expression+")", chromedp.WithPollingInterval(20*time.Millisecond))
+	_, err := chromedp.Run(ctx, poll)
+	for err != nil && ctx.Err() == nil && leftDocument(err) {
+		_, err = chromedp.Run(ctx, poll)
+	}
+	if err != nil {
 		p.picture("failed")
 		p.t.Fatalf("the page does not come to %q: %v; it shows %q", what, err, query(p, chromedp.Evaluate[string]("document.body.innerText")))
 	}
+}
+
+// leftDocument says that a question got no answer because the tab went to another document meanwhile: it is asked again there.
+func leftDocument(err error) bool {
+	return strings.Contains(err.Error(), "context") || strings.Contains(err.Error(), "navigated or closed")
 }
 
 // picture keeps what the phone shows with the test's artifacts.

@@ -118,14 +118,19 @@ func (b tab) until(expression string) {
 		if err == nil {
 			return
 		}
-		if ctx.Err() == nil && strings.Contains(err.Error(), "context") {
-			continue // the tab went to another document meanwhile
+		if ctx.Err() == nil && leftDocument(err) {
+			continue
 		}
 		last, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 		defer cancel()
 		text, _ := chromedp.Run(last, chromedp.Evaluate[string]("document.body.innerText"))
 		b.t.Fatalf("the page does not come to %s: %v; it shows %q", expression, err, text)
 	}
+}
+
+// leftDocument says that a question got no answer because the tab went to another document meanwhile: it is asked again there.
+func leftDocument(err error) bool {
+	return strings.Contains(err.Error(), "context") || strings.Contains(err.Error(), "navigated or closed")
 }
 
 func TestThePageSaysWhatToDoWhenSomethingIsNotThere(t *testing.T) {
