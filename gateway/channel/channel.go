@@ -46,6 +46,7 @@ type Server struct {
 	page     func(r *http.Request) string
 	from     func(r *http.Request) string
 	streams  streams
+	begins   begins
 }
 
 // New makes a server.

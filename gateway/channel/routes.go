@@ -2,6 +2,7 @@ package channel
 
 import (
 	"net/http"
+	"time"
 
 	"runnerd/gateway/dispatch"
 	"runnerd/internal/fault"
@@ -36,6 +37,9 @@ func (s *Server) trade(w http.ResponseWriter, r *http.Request) error {
 // register takes a registration record. One that names another runner or subject than the bearer's is refused in the same
 // words, whether those exist or not (faults.md T05, T06).
 func (s *Server) register(w http.ResponseWriter, r *http.Request, who dispatch.Who) error {
+	if err := s.begins.take(who, time.Now()); err != nil {
+		return err
+	}
 	in, err := httpapi.Decode[wire.Registration](w, r)
 	if err != nil {
 		return err

@@ -89,6 +89,9 @@ type opened struct {
 
 // stream sends a runner its frames. What can be refused is refused before the reply begins.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, who dispatch.Who) error {
+	if err := s.begins.take(who, time.Now()); err != nil {
+		return err
+	}
 	o, err := s.open(r, who)
 	if err != nil {
 		return err
