@@ -107,11 +107,15 @@ func (s *Server) cookieOf(r *http.Request) string {
 	return ""
 }
 
-// overTLS says whether the browser is on TLS: here, or at the proxy that stands for our public address, which may have
-// changed the name that was asked for. On loopback nobody stands between.
+// overTLS says whether the browser is on TLS: here, or at the proxy that stands for our public address. A browser says so
+// itself in the Origin of what changes something. Else the name that was asked for tells: a proxy may have changed it, but on
+// loopback nobody stands between.
 func (s *Server) overTLS(r *http.Request) bool {
 	if r.TLS != nil {
 		return true
+	}
+	if o, err := url.Parse(r.Header.Get("Origin")); err == nil && o.Host != "" {
+		return o.Scheme == "https"
 	}
 	u, err := url.Parse(s.PublicURL)
 	if err != nil || u.Scheme != "https" {

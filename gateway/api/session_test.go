@@ -106,6 +106,15 @@ func TestCookieIsSecureOverTLS(t *testing.T) {
 	if c := w.api.cookie(r, "x", time.Hour); c.Secure || c.Name != cookieName {
 		t.Errorf("on loopback: %+v", c)
 	}
+	r.Header.Set("Origin", "https://gw.example")
+	if c := w.api.cookie(r, "x", time.Hour); !c.Secure || c.Name != cookieNameSecure {
+		t.Errorf("behind a proxy that asks for loopback, as nginx and Apache do unless told otherwise: %+v", c)
+	}
+	r.Header.Set("Origin", "http://127.0.0.1:8080")
+	if c := w.api.cookie(r, "x", time.Hour); c.Secure {
+		t.Errorf("a browser on loopback: %+v", c)
+	}
+	r.Header.Del("Origin")
 	r.Host = "backend.internal:8080"
 	if c := w.api.cookie(r, "x", time.Hour); !c.Secure {
 		t.Errorf("behind a proxy that changes the name: %+v", c)
