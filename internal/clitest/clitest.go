@@ -44,8 +44,8 @@ func Run(t *testing.T, prepare func(*testscript.Env) error, more map[string]Comm
 			e.Setenv("RUNNERD_OLLAMA_URL", "-")     // not the developer's
 			e.Values[jobsKey{}] = map[string]*job{}
 			e.Defer(func() {
-				for _, name := range entries(home) {
-					e.T().(testing.TB).Errorf("the home was written to: %s", name)
+				for _, name := range append(entries(home), entries(filepath.Join(e.WorkDir, ".tmp"))...) {
+					e.T().(testing.TB).Errorf("written outside of --data, and left: %s", name)
 				}
 			})
 			if err := os.Mkdir(home, 0o700); err != nil {

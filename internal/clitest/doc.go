@@ -1,6 +1,6 @@
 // Package clitest runs scripts of a program's command line: real processes, in a folder of the script's own, with an empty
 // home. It promises that a script which passes has looked at exact exit codes, and that the programs wrote nothing outside of
-// the script's folder: the home must be empty at the end.
+// the script's folder: home and temporary folder must be empty at the end.
 //
 // Scripts are text archives of github.com/rogpeppe/go-internal/testscript, in testdata/script. Besides its commands they have:
 //
