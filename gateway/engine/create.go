@@ -22,7 +22,7 @@ type options struct {
 	temperature     *float64
 	maxTokens       int
 	prompts         map[string]string
-	mock            bool
+	mock            *mock // answers instead of any model
 	runner          string
 	wait, timeout   time.Duration
 }
@@ -76,13 +76,7 @@ func readOptions(configurable json.RawMessage) (options, error) {
 		}
 		o.prompts[name] = text
 	}
-	if o.mock = c.has(keyMock); o.mock {
-		mock := c.child(keyMock)
-		mock.required("id")
-		mock.closed("id", "config")
-		mock.text("id", 1, wire.MaxID)
-		mock.child("config")
-	}
+	o.mock = readMock(c)
 	return o, errors.Join(r.errs...)
 }
 

@@ -126,6 +126,11 @@ func (t *turn) input(in Input) bool {
 
 // emit writes an event and folds it, so that the rest of the decision sees it.
 func (t *turn) emit(typ, nodeID, trust string, payload any) {
+	t.emitCaused(typ, nodeID, trust, "", payload)
+}
+
+// emitCaused writes an event that an earlier one led to.
+func (t *turn) emitCaused(typ, nodeID, trust, cause string, payload any) {
 	if t.err != nil {
 		return
 	}
@@ -134,7 +139,7 @@ func (t *turn) emit(typ, nodeID, trust string, payload any) {
 		t.err = fmt.Errorf("encode %s: %w", typ, err)
 		return
 	}
-	t.emitRaw(Event{Type: typ, NodeID: nodeID, ContentTrust: trust, Payload: json.RawMessage(raw)})
+	t.emitRaw(Event{Type: typ, NodeID: nodeID, ContentTrust: trust, CausationID: cause, Payload: json.RawMessage(raw)})
 }
 
 // emitRaw gives an event its place in the log.

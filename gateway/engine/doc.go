@@ -36,8 +36,9 @@
 // # Types of node
 //
 // nodetype.go has the table. Every type is a few pure functions: start looks at a call and gives an act (done, a problem,
-// sleep, a step); wake does the same after a sleep; outputs shapes what a step returned. A type of our own is "runnerd.tool",
-// which calls the tool that config.tool names with config.arguments and its inputs.
+// sleep, a step, suspend, a child, or one of our own); wake does the same after a sleep, and resume after an answer; outputs
+// shapes what a step returned. Types of our own are "runnerd.tool", which calls the tool that config.tool names with
+// config.arguments and its inputs, and "runnerd.agent", which is a model's node that must name an agent.
 //
 // # Decisions
 //
@@ -98,6 +99,19 @@
 // effects, so that a type that is added later cannot be forgotten; and a Dispatch or StartChild that would come of it all the
 // same is a broken invariant. Payloads name no run of their own and no time that was not recorded, so two replays of one source
 // are the same list; where the source ended otherwise, run.failed does not say how long it took.
+//
+// The protocol's types for tests and its mock provider are off unless Env says otherwise. A run that asks for a mock where there
+// is none fails; it does not ask a real model instead. How many tokens were said is what the log has as chunks.
+//
+// An agent (agent.go, toolcall.go) is a loop inside one node: a model step, its tool calls one after the other, their results
+// into the next model step, until the model answers or comes to a ceiling. One step is out at a time, so a node's step stays
+// one thing: call counts up, and everything about steps (queue, retry, pause, fork) holds for each. The manifest comes in with
+// each decision and is not in the log; what was said is, in runnerd.agent.step, since the protocol's events about tools are
+// free of content. That event comes first and agent.toolReturned after it, so that a history which ends between the two still
+// knows the result. A tool that the agent may not call, that a person did not allow or that nobody allowed in time is an answer
+// to the model and not the end of the node. A call that needs a person is asked about with a profile that a token alone does
+// not answer. A node is an agent's loop if it is a model's node (or runnerd.agent) and names an agent; on other types the agent
+// is shown and does nothing, as the protocol's own fixture wants it.
 //
 // What a log may not hold is not in it: sensitive variables, and the runner that a run asks for (wire 14.10: copied history
 // carries no runner id). State.Reveal gives both back from the request that the store keeps, and until then Decide says

@@ -74,6 +74,7 @@ func (t *turn) completeNode(i int, untrusted bool, p nodeCompleted) {
 // failNode ends a node, and the run with it unless an edge takes care of the failure.
 func (t *turn) failNode(i int, p *problem) {
 	id := t.s.wf.nodes[i].id
+	t.closeAgent(i, agentFailed)
 	t.emit(TypeNodeFailed, id, trust(p.untrusted), nodeFailed{id, p.nodeError, t.s.nodes[i].attempts, p.outputs, t.spent})
 	if t.s.recording != nil {
 		t.diverged(i)
@@ -121,6 +122,7 @@ func (t *turn) cut(reason string) {
 			continue
 		}
 		t.abandon(i, reason)
+		t.closeAgent(i, agentFailed)
 		t.emit(TypeNodeCancelled, id, "", nodeEnded{id, reason})
 	}
 }

@@ -29,7 +29,8 @@ func (s *State) fold(e Event) error {
 		return s.cost.add(e.Payload)
 	case TypeNodeStarted, TypeNodeCompleted, TypeNodeFailed, TypeNodeSkipped, TypeNodeCancelled, TypeNodeRetried,
 		TypeOutputChunk, TypeStepAccepted, TypeStepQueued, TypeNodeSuspended, TypeInterruptRequested, TypeApprovalReceived,
-		TypeInterruptResolved, TypeNodeResumed, TypeNodeDispatched:
+		TypeInterruptResolved, TypeNodeResumed, TypeNodeDispatched,
+		TypeAgentStarted, TypeToolCalled, TypeToolReturned, TypeAgentStep:
 		i, ok := s.wf.index[e.NodeID]
 		if !ok {
 			return fmt.Errorf("workflow %s has no node %q", s.wf.ID, e.NodeID)
@@ -93,8 +94,7 @@ func (s *State) foldNode(i int, e Event) error {
 		default:
 			return errOrder
 		}
-		kind, _ := typeOf(s.wf.nodes[i].typeID)
-		n.status, n.phase, n.payload = nodeActive, kind.waits, nil
+		n.status, n.phase, n.payload = nodeActive, s.waits(i), nil
 		n.attempts++
 		s.starts++
 		return nil
@@ -130,6 +130,10 @@ func (s *State) foldNode(i int, e Event) error {
 		n.phase = phaseAccepted
 	case TypeStepQueued:
 		n.phase = phaseQueued
+	case TypeAgentStarted, TypeToolCalled, TypeToolReturned, TypeAgentStep:
+		if s.wf.nodes[i].agentic() {
+			return n.foldAgent(e)
+		}
 	case TypeNodeDispatched:
 		var p nodeDispatched
 		if err := decode(e.Payload, &p); err != nil {
@@ -167,6 +171,6 @@ func (s *State) foldSpent(i int, e Event) error {
 func (n *nodeState) end(status nodeStatus, e Event) {
 	n.status, n.phase, n.ended, n.payload = status, phaseNone, e.Timestamp, e.Payload
 	n.untrusted = e.ContentTrust != Trusted
-	n.stream = stream{}
+	n.stream, n.loop = stream{}, nil
 	n.closeGate(status)
 }

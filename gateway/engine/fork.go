@@ -303,8 +303,7 @@ func (s *State) boundary() {
 		case phaseRetry: // the step is a new one to this run's dispatch
 			n.asked = 0
 		default:
-			kind, _ := typeOf(s.wf.nodes[i].typeID)
-			n.phase, n.try, n.asked = kind.waits, 1, 1
+			n.phase, n.try, n.asked = s.waits(i), 1, 1
 		}
 	}
 }
@@ -358,7 +357,7 @@ func (t *turn) goOnWith(i int) {
 		t.recorded(i)
 	case n.phase == phaseSuspended && g != nil && g.request != nil:
 		t.ask(i, g)
-	case n.phase == phaseNone && g != nil && g.state == gateResolved && g.resumed:
+	case n.phase == phaseNone && g != nil && g.over() && g.resumed:
 		t.do(i, kind.resume(&call{t, &t.s.wf.nodes[i], nil, &t.s.begun.options}, g))
 	case n.answered():
 		t.resumeNode(i)

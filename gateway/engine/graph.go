@@ -26,7 +26,6 @@ func (p *parser) nodes(o object) {
 		n.choice("outputRole", "primary", "secondary")
 		n.text("name", 1, 256)
 		n.child("position")
-		n.child("agent")
 		it := node{id: n.text("id", 1, MaxNodeID), typeID: n.text("typeId", 1, 256), disabled: n.flag("disabled")}
 		if it.typeID != "" && !matches(it.typeID, inTypeID) {
 			n.fail(n.at("typeId"), "must match ^[a-z][a-zA-Z0-9._-]*$")
@@ -46,6 +45,7 @@ func (p *parser) nodes(o object) {
 			it.hidden[name] = hidden.flag(name)
 		}
 		it.retry = readPolicy(n)
+		it.agent = readAgent(n)
 		inputs[i] = n.child("inputs")
 		p.wf.nodes = append(p.wf.nodes, it)
 	}

@@ -15,14 +15,20 @@ type Env struct {
 	Fence *fence.Fencer
 	Caps  Caps
 
-	Provides []string // runtime capabilities (wire 11.2)
-	Children bool     // the caller carries out StartChild and its like: core.subWorkflow is there
+	Provides []string               // runtime capabilities (wire 11.2)
+	Agents   func(id string) *Agent // the installed agents that the run may use; nil: none
+
+	TestTypes bool // core.conformance.* and conformance.* are there
+	Mock      bool // configurable mockProvider answers
+	Children  bool // the caller carries out StartChild and its like: core.subWorkflow is there
 }
 
 // Caps are the host's ceilings (wire 2.1 limits). Zero means the default of package engine.
 type Caps struct {
 	NodeExecutions int           // node starts of one run
 	RunDuration    time.Duration // without waiting in a queue or for a person
+	AgentTurns     int           // model steps of one agent's node
+	AgentTokens    int           // of all of them together
 }
 
 // An Input is one thing that happened to a run. The types below are all there are.

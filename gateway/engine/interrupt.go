@@ -111,8 +111,11 @@ func (g *gate) timer() string { return gateTimer + g.id }
 
 // answered reports whether the node has an answer that it has not gone on with: the run was paused when it came.
 func (n *nodeState) answered() bool {
-	return n.phase == phaseNone && n.gate != nil && n.gate.state == gateResolved && !n.gate.resumed
+	return n.phase == phaseNone && n.gate != nil && n.gate.over() && !n.gate.resumed
 }
+
+// over reports whether the node has been told what came of the interrupt.
+func (g *gate) over() bool { return g.state == gateResolved || g.state == gateExpired }
 
 // waiting is the node whose interrupt has been open for longest, -1 when none is.
 func (s *State) waiting() int {
@@ -233,6 +236,9 @@ func (n *nodeState) foldInterrupt(e Event) error {
 			return err
 		}
 		g.state, g.value, g.by, g.trusted = gateResolved, p.ResumeValue, p.ResolvedBy, e.ContentTrust == Trusted
+		if a, err := readApproval(p.ResumeValue); err == nil && g.kind == KindApproval && a.action == actionTimeout {
+			g.state = gateExpired
+		}
 		n.phase = phaseNone
 		if g.under != nil {
 			n.gate, n.phase = g.under, phaseSuspended

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,7 +22,24 @@ func modelStep(c *call) act {
 	if _, ok := c.node.config["mcp"]; ok { // it stands for an MCP tool (wire 11.2)
 		return mcpStep(c)
 	}
-	m := modelBuilder{call: c, step: step{kind: wire.KindModel, provider: c.opt.provider, model: c.opt.model}}
+	switch {
+	case c.opt.mock != nil:
+		return mockStep(c)
+	case c.node.agentic():
+		return agentStep(c)
+	case c.node.typeID == typeAgent:
+		return fail(codeInvalidInput, "the node names no agent")
+	}
+	m := chosen(c)
+	m.take(&m.in.Tools, "an array of tools", "tools")
+	m.take(&m.in.ToolChoice, "JSON", "toolChoice")
+	m.content()
+	return m.made()
+}
+
+// chosen begins a model step with everything that chooses something, apart from tools.
+func chosen(c *call) *modelBuilder {
+	m := &modelBuilder{call: c, step: step{kind: wire.KindModel, provider: c.opt.provider, model: c.opt.model}}
 	m.in.Temperature, m.in.MaxTokens = c.opt.temperature, c.opt.maxTokens
 	m.take(&m.step.provider, "a string", "provider")
 	m.take(&m.step.model, "a string", "model")
@@ -29,13 +48,21 @@ func modelStep(c *call) act {
 	m.take(&m.in.MaxTokens, "an integer", "maxTokens")
 	m.take(&m.in.Seed, "an integer", "seed")
 	m.take(&m.in.Stop, "an array of strings", "stop", "stopSequences")
-	m.take(&m.in.Tools, "an array of tools", "tools")
-	m.take(&m.in.ToolChoice, "JSON", "toolChoice")
 	m.take(&m.in.ResponseFormat, "JSON", "responseFormat")
 	m.schema()
-	m.content()
+	return m
+}
+
+// made is the step, once everything is said.
+func (m *modelBuilder) made() act {
 	if m.problem != nil {
 		return m.problem
+	}
+	if m.fenced {
+		if m.in.System != "" {
+			m.in.System += "\n\n"
+		}
+		m.in.System += fence.SystemNote
 	}
 	raw, err := json.Marshal(m.in)
 	if err == nil {
@@ -46,6 +73,84 @@ func modelStep(c *call) act {
 	}
 	m.step.inputs = raw
 	return m.step
+}
+
+// agentTurn is a model step of an agent's loop: its prompt before the node's, its tools, and the talk so far. In the last turn
+// that it has it can call no tool, so that it answers.
+func agentTurn(c *call, a *Agent, tools []AgentTool, l *loop, last bool) act {
+	m := chosen(c)
+	if m.step.provider == "" && m.step.model == "" {
+		m.step.provider, m.step.model = a.Provider, a.Model
+	}
+	for _, t := range tools {
+		m.in.Tools = append(m.in.Tools, wire.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
+	}
+	if last && len(tools) > 0 {
+		m.in.ToolChoice = json.RawMessage(`"none"`)
+	}
+	m.content()
+	if a.Prompt != "" && m.in.System != "" {
+		m.in.System = "\n\n" + m.in.System
+	}
+	m.in.System = a.Prompt + m.in.System
+	m.talk(l, tools)
+	return m.made()
+}
+
+// What a talk may take of a frame: each text of it, and all together. Of a longer one the oldest are left out.
+const (
+	maxSaid = 64 << 10
+	maxTalk = 512 << 10
+)
+
+const leftOut = "(left out here: the conversation has become longer than one step can carry)"
+
+// talk adds what the model said and what its calls came to. All of it is a step's output, so it is fenced, in whosever name it
+// stands; names and arguments of calls go back as the data that they are.
+func (m *modelBuilder) talk(l *loop, tools []AgentTool) {
+	left, call := maxTalk, 1
+	said := func(source fence.Source, text string) wire.Content {
+		if left <= 0 {
+			return wire.Text(leftOut)
+		}
+		f := fence.Fencer{Rand: m.turn.fence().Rand, Cap: maxSaid}
+		block := f.Message(source, text)
+		left -= len(block)
+		m.fenced = true
+		return wire.Text(block)
+	}
+	messages := make([][]wire.Message, len(l.talk))
+	for _, x := range l.talk {
+		call += 1 + len(x.calls)
+	}
+	for i := len(l.talk) - 1; i >= 0; i-- { // the newest first, as long as there is room
+		x := &l.talk[i]
+		call -= 1 + len(x.calls)
+		spoken := wire.Message{Role: "assistant"}
+		var results []wire.Message
+		for n := len(x.calls) - 1; n >= 0; n-- {
+			name, id := x.calls[n].Name, "call_"+strconv.Itoa(call+1+n)
+			source := fence.Tool(clean(name, 128))
+			if at := slices.IndexFunc(tools, func(t AgentTool) bool { return t.Name == name }); at < 0 {
+				name = cmp.Or(toolName(name), "unknown")
+			} else if source = fence.Tool(tools[at].Tool); transportOf(tools[at]) == "mcp" {
+				source = fence.MCPTool(tools[at].Tool)
+			}
+			args := argumentsOf(x.calls[n].Arguments)
+			if left -= len(args); args == nil || left <= 0 {
+				args = json.RawMessage("{}")
+			}
+			spoken.ToolCalls = append(spoken.ToolCalls, wire.ToolCall{ID: id, Name: name, Arguments: args})
+			results = append(results, wire.Message{Role: "tool", ToolCallID: id, Content: said(source, told(&x.results[n]))})
+		}
+		if x.text != "" {
+			spoken.Content = said(fence.Tool("model"), x.text)
+		}
+		slices.Reverse(spoken.ToolCalls)
+		slices.Reverse(results)
+		messages[i] = append([]wire.Message{spoken}, results...)
+	}
+	m.in.Messages = slices.Concat(append([][]wire.Message{m.in.Messages}, messages...)...)
 }
 
 // The inputs of a model node that are not content to be added, and those that hold a schema for its answer.
@@ -107,16 +212,10 @@ func (m *modelBuilder) content() {
 	if len(m.in.Messages) == 0 && m.problem == nil {
 		m.problem = fail(codeInvalidInput, "a model step needs a prompt or messages")
 	}
-	if m.fenced && m.in.System != "" {
-		m.in.System += "\n\n"
-	}
-	if m.fenced {
-		m.in.System += fence.SystemNote
-	}
 }
 
 // prompt is the author's or the client's question, if there is one. A prompt id stands for the text that the run's
-// promptOverrides give it; a run with a mock provider needs none (wire 5.5).
+// promptOverrides give it.
 func (m *modelBuilder) prompt() []string {
 	id, _ := textOf(m.node.config["promptId"])
 	override, overridden := m.opt.prompts[id]
@@ -127,8 +226,6 @@ func (m *modelBuilder) prompt() []string {
 		return []string{override}
 	case ok:
 		return []string{m.words(v)}
-	case m.opt.mock && len(m.in.Messages) == 0:
-		return []string{"mock " + id}
 	}
 	return nil
 }

@@ -81,10 +81,6 @@ func TestModelStepIsMadeOfInputsConfigAndConfigurable(t *testing.T) {
 			configurable: `{"promptOverrides":{"greet":"Say hello."}}`,
 			want:         engine.Dispatch{Inputs: json.RawMessage(`{"messages":[{"role":"user","content":"Say hello."}]}`)},
 		},
-		"a mock provider needs no prompt": {
-			node: `{"config":{"promptId":"conformance.stream-text-noop"}}`, configurable: `{"mockProvider":{"id":"stream-text"}}`,
-			want: engine.Dispatch{Inputs: json.RawMessage(`{"messages":[{"role":"user","content":"mock conformance.stream-text-noop"}]}`)},
-		},
 		"an MCP tool in a model node": {
 			node: `{"config":{"mcp":{"tool":"echo","arguments":{"text":"hi"}}}}`,
 			want: engine.Dispatch{Kind: wire.KindTool, Tool: "mcp.default.echo", Inputs: json.RawMessage(`{"text":"hi"}`)},

@@ -93,7 +93,7 @@ func (t *turn) startNode(i int) {
 		limit = min(limit, asked)
 	}
 	if t.s.starts >= limit {
-		t.breach(capBreached{"node-executions", int64(limit), int64(limit) + 1, n.id}, codeRecursionLimit,
+		t.breach(capBreached{capStarts, int64(limit), int64(limit) + 1, n.id}, codeRecursionLimit,
 			fmt.Sprintf("the run may start %d nodes", limit))
 		return
 	}
@@ -105,7 +105,7 @@ func (t *turn) startNode(i int) {
 // first is what a node wants when it starts.
 func (t *turn) first(i int) act {
 	n := &t.s.wf.nodes[i]
-	if p := n.unmet(&t.env); p != nil {
+	if p := n.unmet(t); p != nil {
 		return p
 	}
 	for _, e := range n.in {
@@ -137,6 +137,8 @@ func (t *turn) do(i int, a act) {
 		t.completeWith(i, a)
 	case *problem:
 		t.failNode(i, a)
+	case perform:
+		a(t, i)
 	case suspend:
 		t.suspend(i, a)
 	case child:

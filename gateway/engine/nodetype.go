@@ -88,7 +88,9 @@ func typeOf(id string) (nodeType, bool) {
 	case "core.openwop.http.openapi-call":
 		return nodeType{waits: phaseQueued, tool: always(toolOpenAPI), start: openapiStep, outputs: resultOutput}, true
 	case "core.ai.callPrompt", "core.ai.generateFromPrompt", "core.ai.chatCompletion", "core.ai.structuredOutput", "core.ai.toolCalling":
-		return nodeType{waits: phaseQueued, tool: mcpTool, start: modelStep, outputs: modelOutputs}, true
+		return modelType(), true
+	case typeAgent:
+		return nodeType{waits: phaseQueued, start: modelStep, resume: resumeAgent, outputs: modelOutputs}, true
 	case "core.approvalGate":
 		return nodeType{routes: true, start: approvalGate, resume: resumeGate}, true
 	case "core.clarificationGate":
@@ -97,13 +99,18 @@ func typeOf(id string) (nodeType, bool) {
 		return nodeType{routes: true, start: interruptNode, resume: resumeGate}, true
 	case typeSubWorkflow:
 		return nodeType{waits: phaseChild, where: func(e *Env) bool { return e.Children }, start: subWorkflow}, true
-	case "conformance.requiresMissing":
-		return nodeType{requires: []string{"conformance.never-provided"}, start: noop}, true
+	}
+	if kind, ok := testType(id); ok {
+		return kind, true
 	}
 	if strings.HasPrefix(id, "core.openwop.ai.") {
-		return nodeType{waits: phaseQueued, tool: mcpTool, start: modelStep, outputs: modelOutputs}, true
+		return modelType(), true
 	}
 	return nodeType{}, false
+}
+
+func modelType() nodeType {
+	return nodeType{waits: phaseQueued, tool: mcpTool, start: modelStep, resume: resumeAgent, outputs: modelOutputs}
 }
 
 const typeMCP = "core.openwop.mcp.invoke-tool"
@@ -112,7 +119,9 @@ func always(tool string) func(*node) string { return func(*node) string { return
 
 // unmet names what a node needs and the host does not provide: its type, or a runtime capability that the type or the node's
 // config requires (wire 11.2 and 4, capability_not_provided).
-func (n *node) unmet(env *Env) *problem {
+func (n *node) unmet(t *turn) *problem {
+	env := &t.env
+
 	kind, ok := typeOf(n.typeID)
 	ok = ok && (kind.where == nil || kind.where(env))
 	missing, what := n.typeID, "type"
@@ -126,6 +135,9 @@ func (n *node) unmet(env *Env) *problem {
 				break
 			}
 		}
+	}
+	if missing == "" && n.agentic() && t.s.recording == nil && t.agentOf(n) == nil {
+		missing, what = n.agent.AgentID, "agent"
 	}
 	if missing == "" {
 		return nil

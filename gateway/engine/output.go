@@ -63,7 +63,7 @@ func readOutput(doc json.RawMessage) (*stepOutput, *problem) {
 // read takes the members that the engine uses, each on its own, so that one of a strange type does not hide the others.
 func (o *stepOutput) read(all map[string]json.RawMessage) {
 	for name, to := range map[string]any{
-		"text": &o.Text, "finishReason": &o.FinishReason, "model": &o.Model, "result": &o.Result,
+		"text": &o.Text, "finishReason": &o.FinishReason, "model": &o.Model, "result": &o.Result, "toolCalls": &o.ToolCalls,
 	} {
 		if raw, ok := all[name]; ok {
 			_ = decode(raw, to)
@@ -145,16 +145,16 @@ func (t *turn) lastChunk(i int, out *stepOutput, failed bool) {
 	c := outputChunk{NodeID: n.id, RunID: t.s.runID, IsLast: true}
 	if !failed {
 		c.Chunk = s.rest(out.Text)
-		c.Meta = &chunkMeta{Model: nameOf(out.Model)}
+		meta := &chunkMeta{Model: nameOf(out.Model)}
 		switch out.FinishReason {
 		case "stop", "length", "tool_calls", "content_filter":
-			c.Meta.FinishReason = out.FinishReason
+			meta.FinishReason = out.FinishReason
 		}
 		if u := out.Usage; counts(u) {
-			c.Meta.Usage = &chunkUsage{u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
+			meta.Usage = &chunkUsage{u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
 		}
-		if *c.Meta == (chunkMeta{}) {
-			c.Meta = nil
+		if *meta != (chunkMeta{}) {
+			c.Meta = meta
 		}
 	}
 	t.emit(TypeOutputChunk, n.id, Untrusted, c)

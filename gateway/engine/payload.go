@@ -30,6 +30,14 @@ const (
 	TypeVariableChanged = "variable.changed"
 	TypeReplayDiverged  = "replay.diverged"
 
+	TypeAgentStarted   = "agent.invocation.started"
+	TypeAgentCompleted = "agent.invocation.completed"
+	TypeAgentReasoned  = "agent.reasoned"
+	TypeAgentDecided   = "agent.decided"
+	TypeAgentHandoff   = "agent.handoff"
+	TypeToolCalled     = "agent.toolCalled"
+	TypeToolReturned   = "agent.toolReturned"
+
 	TypeInterruptRequested    = "interrupt.requested"
 	TypeInterruptResolved     = "interrupt.resolved"
 	TypeApprovalReceived      = "approval.received"
@@ -40,6 +48,7 @@ const (
 const (
 	TypeRunPausing   = "runnerd.run.pausing"   // a pause waits for what is active
 	TypeStepAccepted = "runnerd.step.accepted" // a runner holds the start permit
+	TypeAgentStep    = "runnerd.agent.step"    // what a step of an agent's loop returned, for the next
 	TypeStepQueued   = "runnerd.step.queued"   // it waits for a runner again
 )
 
@@ -60,6 +69,9 @@ const (
 	codeRejected       = "approval_rejected"
 	codeExpired        = "interrupt_expired"
 	codeNotRecorded    = "replay_source_missing"
+	codeAgentTurns     = "agent_turns_exceeded"
+	codeAgentTokens    = "agent_tokens_exceeded"
+	codeMock           = "mock_provider_forbidden"
 	codeChild          = "child_run_failed"
 
 	codeInvalidInput = string(wire.CodeInvalidInput)
@@ -214,6 +226,70 @@ type clarificationResolved struct {
 	AnsweredBy string          `json:"answeredBy,omitzero"`
 }
 
+type agentStarted struct {
+	InvocationID     string `json:"invocationId"`
+	AgentID          string `json:"agentId"`
+	Source           string `json:"source"`
+	ModelClass       string `json:"modelClass,omitzero"`
+	AgentVersion     string `json:"resolvedAgentVersion,omitzero"`
+	ToolSurfaceCount int    `json:"toolSurfaceCount"`
+}
+
+type agentCompleted struct {
+	InvocationID string `json:"invocationId"`
+	AgentID      string `json:"agentId"`
+	Outcome      string `json:"outcome"`
+}
+
+// The outcomes of an invocation.
+const (
+	agentCompletedOK = "completed"
+	agentRefused     = "refused"
+	agentFailed      = "failed"
+)
+
+type agentReasoned struct {
+	AgentID   string `json:"agentId"`
+	Reasoning string `json:"reasoning"`
+	Verbosity string `json:"verbosity"`
+}
+
+type agentDecided struct {
+	AgentID    string          `json:"agentId"`
+	Decision   json.RawMessage `json:"decision"`
+	Confidence *float64        `json:"confidence,omitzero"`
+}
+
+type agentHandoff struct {
+	From   string `json:"fromAgentId"`
+	To     string `json:"toAgentId"`
+	Reason string `json:"reason,omitzero"`
+}
+
+// toolCalled and toolReturned are content-free (wire 15.2).
+type toolCalled struct {
+	AgentID   string `json:"agentId"`
+	ToolName  string `json:"toolName"`
+	CallID    string `json:"callId"`
+	ArgsHash  string `json:"argsHash"`
+	Principal string `json:"principal"`
+	Transport string `json:"transport"`
+}
+
+type toolReturned struct {
+	AgentID    string `json:"agentId"`
+	ToolName   string `json:"toolName"`
+	CallID     string `json:"callId"`
+	Status     string `json:"status"`
+	DurationMs *int64 `json:"durationMs,omitzero"` // absent when the call never started
+}
+
+type agentStepEnded struct {
+	NodeID string          `json:"nodeId"`
+	StepID string          `json:"stepId"`
+	Output json.RawMessage `json:"output"`
+}
+
 type stepPhase struct {
 	NodeID string `json:"nodeId"`
 	StepID string `json:"stepId"`
@@ -221,12 +297,18 @@ type stepPhase struct {
 
 // outputChunk carries N beside the protocol's members: the number of the progress it was made from, 0 for the last chunk.
 type outputChunk struct {
-	NodeID string     `json:"nodeId"`
-	RunID  string     `json:"runId"`
-	Chunk  string     `json:"chunk"`
-	IsLast bool       `json:"isLast"`
-	N      int64      `json:"n,omitzero"`
-	Meta   *chunkMeta `json:"meta,omitzero"`
+	NodeID string `json:"nodeId"`
+	RunID  string `json:"runId"`
+	Chunk  string `json:"chunk"`
+	IsLast bool   `json:"isLast"`
+	N      int64  `json:"n,omitzero"`
+	Meta   any    `json:"meta,omitzero"` // *chunkMeta or *mockMeta
+}
+
+type mockMeta struct {
+	FinishReason string          `json:"finishReason"`
+	Model        string          `json:"model,omitzero"`
+	Usage        json.RawMessage `json:"usage"`
 }
 
 type chunkMeta struct {
@@ -251,6 +333,12 @@ type providerUsage struct { // closed
 	CostEstimateUSD float64 `json:"costEstimateUsd,omitzero"`
 	NodeID          string  `json:"nodeId"`
 }
+
+// The kinds of ceiling that are a run's; its loops have others.
+const (
+	capStarts   = "node-executions"
+	capDuration = "run-duration"
+)
 
 type capBreached struct {
 	Kind     string `json:"kind"`

@@ -39,8 +39,11 @@ func drawPlan(t *rapid.T) (plan, string) {
 	for i := range n {
 		id, members := fmt.Sprintf("n%d", i), map[string]any{}
 		typ := rapid.SampledFrom([]string{"core.noop", "core.identity", "core.fail", "core.delay", "core.ai.callPrompt", "core.ai.chatCompletion", "runnerd.tool",
-			"core.approvalGate", "core.clarificationGate", "core.subWorkflow"}).Draw(t, "type")
+			"core.approvalGate", "core.clarificationGate", "core.subWorkflow", "core.conformance.side-effect"}).Draw(t, "type")
 		members["config"] = drawConfig(t, typ)
+		if strings.HasPrefix(typ, "core.ai.") && rapid.Bool().Draw(t, "agent") {
+			members["agent"] = map[string]any{"agentId": helperID}
+		}
 		if p.disabled[id] = rapid.IntRange(0, 9).Draw(t, "disabled") == 0; p.disabled[id] {
 			members["disabled"] = true
 		}
@@ -102,7 +105,10 @@ func TestAnyRunOfAnyWorkflowEndsByItsRules(t *testing.T) {
 			t.Fatalf("parse %s: %v", doc, err)
 		}
 		w := newWorldOf(t, schemas, wf)
-		if rapid.IntRange(0, 4).Draw(t, "limited") == 0 {
+		w.agents = map[string]*engine.Agent{helperID: helper()}
+		if rapid.IntRange(0, 4).Draw(t, "mocked") == 0 {
+			w.created.Configurable = json.RawMessage(fmt.Sprintf(`{"mockProvider":{"id":"stream-text","config":{"tokens":["a","b"],"delayMsPerToken":%d}}}`, rapid.IntRange(0, 5000).Draw(t, "token")))
+		} else if rapid.IntRange(0, 4).Draw(t, "limited") == 0 {
 			w.created.Configurable = json.RawMessage(fmt.Sprintf(`{"recursionLimit":%d,"runner.timeoutMs":1000}`, rapid.IntRange(1, 5).Draw(t, "limit")))
 		}
 		w.create()
@@ -196,6 +202,9 @@ func act(t *rapid.T, w *world) {
 		w.lose(id, engine.OutcomeNotStarted)
 	case 1:
 		w.lose(id, engine.OutcomeUnknown)
+	case 3:
+		tools := rapid.SliceOfN(rapid.SampledFrom([]string{`fs_list {}`, `fs_write {}`, `nothing {}`, `fs_list []`}), 1, 3).Draw(t, "tools")
+		w.result(id, wants("ab", tools...))
 	case 2:
 		w.result(id, `{"error":{"code":"busy","message":"no"}}`)
 	default:
@@ -365,8 +374,10 @@ func judgeSteps(t *rapid.T, w *world) {
 func FuzzFold(f *testing.F) {
 	wf := workflow(f, `{"settings":{"maxRetries":1}}`, []string{`a core.ai.callPrompt {"config":{"prompt":"x"}}`, `b core.delay {"config":{"delayMs":9}}`,
 		`c core.identity {"inputs":{"x":{"type":"connection","nodeId":"a","outputKey":"output","optional":true}}}`,
-		`g core.approvalGate {"config":{"requiredApprovals":2,"timeoutMs":999999}}`, callsChild}, []string{"a>c all_complete"})
+		`g core.approvalGate {"config":{"requiredApprovals":2,"timeoutMs":999999}}`, callsChild,
+		`h runnerd.agent {"agent":{"agentId":"` + helperID + `"},"config":{"prompt":"x"}}`}, []string{"a>c all_complete"})
 	w := newWorld(f, wf)
+	w.agents = map[string]*engine.Agent{helperID: helper()}
 	w.created.Inputs = json.RawMessage(`{"x":1}`)
 	w.create()
 	w.lose("a:1:1", engine.OutcomeNotStarted)
@@ -378,7 +389,12 @@ func FuzzFold(f *testing.F) {
 	w.accept("a:1:2")
 	w.mustDo(engine.Progress{StepID: "a:1:2", N: 1, Delta: "h"})
 	w.result("a:1:2", `{"text":"hi","usage":{"inputTokens":1,"outputTokens":1}}`)
+	w.result("h:1:2", wants("", `fs_list {}`, `fs_write {}`))
+	w.result("h:2:1", `{"result":1}`)
 	open := slices.Clone(w.log)
+	w.mustAnswer("h", "ann", `{"action":"accept"}`)
+	w.result("h:3:1", `{"result":1}`)
+	w.result("h:4:1", `{"text":"x"}`)
 	w.pass(time.Minute)
 	w.mustAnswer("g", "bob", `{"action":"accept"}`)
 	w.is("completed")
@@ -409,6 +425,8 @@ func FuzzFold(f *testing.F) {
 			engine.StepEnded{StepID: "a:1:1", Output: []byte(`{"text":"x"}`)}, engine.Progress{StepID: "a:1:1", N: 9, Delta: "x"}, engine.Cancel{},
 			engine.Resolve{NodeID: "g", Value: []byte(`{"action":"accept"}`)}, engine.Pause{}, engine.Pause{Policy: engine.DrainImmediate}, engine.Resume{},
 			engine.ChildEnded{RunID: "r", Status: "completed", Outputs: []byte(`{"v":1}`)}, engine.TimerFired{ID: "gate:g:i1"},
+			engine.StepEnded{StepID: "h:1:1", Output: []byte(wants("", `fs_list {}`, `fs_write {}`))}, engine.StepEnded{StepID: "h:2:1", Output: []byte(`{"result":1}`)},
+			engine.TimerFired{ID: "gate:h:i1"}, engine.Resolve{NodeID: "h", Value: []byte(`{"action":"reject"}`), Authorized: true},
 			engine.TimerFired{ID: "delay:b:1"}, engine.TimerFired{ID: "run:1"}, engine.StepPhase{StepID: "a:1:1", Accepted: true},
 		} {
 			d, err := engine.Decide(wf, s, in, w.env())

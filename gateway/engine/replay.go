@@ -50,8 +50,11 @@ func (r *Recording) add(e Event) {
 		r.end = &e
 		return
 	case TypeCapBreached:
-		r.capped = append(r.capped, e)
-		return
+		var p capBreached
+		if decode(e.Payload, &p) == nil && (p.Kind == capStarts || p.Kind == capDuration) { // those of the run, not of a loop
+			r.capped = append(r.capped, e)
+			return
+		}
 	case TypeStepAccepted, TypeStepQueued, TypeNodeSkipped: // of a runner that is not asked, and of no attempt
 		return
 	}

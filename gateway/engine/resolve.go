@@ -157,6 +157,16 @@ func (t *turn) expire(i int, g *gate) {
 	if g.kind == KindApproval {
 		t.emit(TypeApprovalReceived, n.id, "", approvalReceived{NodeID: n.id, InterruptID: g.id, Action: actionTimeout, DecidedAt: t.now})
 	}
+	if n.agentic() { // nobody's permission is no permission, and the agent may do something else
+		value := json.RawMessage(`{"action":"` + actionTimeout + `"}`)
+		t.emit(TypeInterruptResolved, n.id, Trusted, interruptResolved{
+			NodeID: n.id, InterruptID: g.id, Kind: g.kind, ResumeValue: value, RunID: t.s.runID, ResolvedAt: t.now,
+		})
+		if t.err == nil && t.s.paused == nil {
+			t.resumeNode(i)
+		}
+		return
+	}
 	t.failNode(i, fail(codeExpired, "nobody answered within %s", g.timeout))
 }
 

@@ -22,6 +22,7 @@ type RunSnapshot struct {
 	Metadata      json.RawMessage            `json:"metadata"`
 	Configurable  json.RawMessage            `json:"configurable"`
 	Metrics       *Metrics                   `json:"metrics,omitzero"`
+	Agent         *agentRef                  `json:"agent,omitzero"`     // that acts, or acted last
 	Interrupt     *Interrupt                 `json:"interrupt,omitzero"` // only with ShowInterrupt
 	ForkedFrom    *ForkSnapshot              `json:"forkedFrom,omitzero"`
 	Parent        *ParentRef                 `json:"parent,omitzero"` // of a run that a node of another started
@@ -134,6 +135,7 @@ func Snapshot(wf *Workflow, s *State, options ...SnapshotOption) RunSnapshot {
 	if s.status == StatusFailed {
 		doc.Error = errorOf(s.end)
 	}
+	doc.Agent = s.agent()
 	if s.cost.known {
 		doc.Metrics = &Metrics{s.cost.Cost}
 	}
@@ -171,6 +173,22 @@ func (s *State) describe(doc *RunSnapshot) {
 		all[keyRunner] = json.RawMessage(masked)
 		doc.Configurable = mustEncode(all)
 	}
+}
+
+// agent is that of a node that is active, else of the one that began last.
+func (s *State) agent() *agentRef {
+	var last *agentRef
+	var began time.Time
+	for _, i := range s.wf.order {
+		switch n, ref := &s.nodes[i], s.wf.nodes[i].agent; {
+		case ref == nil || n.started.IsZero():
+		case n.status == nodeActive && !s.Terminal():
+			return ref
+		case !n.started.Before(began):
+			last, began = ref, n.started
+		}
+	}
+	return last
 }
 
 func (s *State) node(i int) NodeSnapshot {

@@ -106,6 +106,7 @@ type nodeState struct {
 	gate      *gate  // its last interrupt; replaced, never changed
 	asks      int    // interrupts so far
 	retries   int    // node.retried so far
+	loop      *loop  // of an agent's node; replaced, never changed
 	child     string // the run that it started
 }
 

@@ -39,7 +39,7 @@ func (t *turn) created(in Created) bool {
 func (t *turn) able() bool {
 	for _, i := range t.s.wf.order {
 		n := &t.s.wf.nodes[i]
-		if p := n.unmet(&t.env); p != nil && !n.disabled {
+		if p := n.unmet(t); p != nil && !n.disabled {
 			t.failRun(p.nodeError, n.id, false, nil)
 			return false
 		}
@@ -79,7 +79,7 @@ func (t *turn) stepPhase(in StepPhase) {
 
 func (t *turn) progress(in Progress) {
 	i, ok := t.stepOf(in.StepID)
-	if !ok || !t.s.nodes[i].stream.takes(in) || t.s.wf.nodes[i].hidden["text"] {
+	if !ok || t.s.calling(i) || !t.s.nodes[i].stream.takes(in) || t.s.wf.nodes[i].hidden["text"] {
 		return
 	}
 	id := t.s.wf.nodes[i].id
@@ -90,7 +90,7 @@ func (t *turn) timerFired(in TimerFired) bool {
 	s := t.s
 	if s.clock.on && in.ID == s.clock.timer() {
 		limit := t.limit().Milliseconds()
-		t.breach(capBreached{Kind: "run-duration", Limit: limit, Observed: max(s.clock.elapsed(t.clock), limit+1)}, codeRunTimeout,
+		t.breach(capBreached{Kind: capDuration, Limit: limit, Observed: max(s.clock.elapsed(t.clock), limit+1)}, codeRunTimeout,
 			fmt.Sprintf("the run went on for longer than %s", time.Duration(limit)*time.Millisecond))
 		return false
 	}
@@ -100,6 +100,10 @@ func (t *turn) timerFired(in TimerFired) bool {
 			t.startNode(i)
 			return true
 		case phase == phaseTimer && in.ID == t.nodeTimer(delayTimer, i):
+			if s.mocked(i) {
+				t.mockToken(i)
+				return true
+			}
 			kind, _ := typeOf(s.wf.nodes[i].typeID)
 			t.do(i, kind.wake(&call{t, &s.wf.nodes[i], nil, &s.begun.options}))
 			return true
@@ -127,18 +131,28 @@ func (t *turn) stepEnded(in StepEnded) bool {
 		return true
 	}
 	out, p := readOutput(in.Output)
-	t.lastChunk(i, out, p != nil)
-	t.usage(i, out, in.UsedFor)
+	if !t.s.calling(i) {
+		t.lastChunk(i, out, p != nil)
+		t.usage(i, out, in.UsedFor)
+	}
+	if t.s.wf.nodes[i].agentic() {
+		return t.agentEnded(i, out, p)
+	}
 	if p != nil {
 		p.outputs, _ = hide(p.outputs, t.s.wf.nodes[i].hidden)
 		t.failNode(i, p)
 		return true
 	}
+	t.completeStep(i, out)
+	return true
+}
+
+// completeStep ends a node with what its step returned.
+func (t *turn) completeStep(i int, out *stepOutput) {
 	kind, _ := typeOf(t.s.wf.nodes[i].typeID)
 	var done nodeCompleted
 	done.Outputs, done.Sensitive = hide(kind.outputs(&t.s.wf.nodes[i], out), t.s.wf.nodes[i].hidden)
 	t.completeNode(i, true, done)
-	return true
 }
 
 // lost fails the node of a step that came back without a result, or tries it again: only when it is certain that no runner
@@ -157,7 +171,9 @@ func (t *turn) lost(i int, l Lost) {
 		t.effect(SetTimer{t.nodeTimer(retryTimer, i), max(after, time.Millisecond)})
 		return
 	}
-	t.lastChunk(i, &stepOutput{}, true)
+	if !t.s.calling(i) {
+		t.lastChunk(i, &stepOutput{}, true)
+	}
 	t.failNode(i, &problem{nodeError: e})
 }
 

@@ -55,6 +55,7 @@ type node struct {
 	disabled bool
 	hidden   map[string]bool // outputs that no event may show (outputSensitivity)
 	retry    retryPolicy
+	agent    *agentRef
 }
 
 // A binding says where an input port gets its value.

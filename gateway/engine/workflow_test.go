@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,6 +52,7 @@ func TestParseTakesEveryPublishedWorkflow(t *testing.T) {
 // Every published workflow whose node types are here does what its row in the fixtures' readme says.
 func TestPublishedWorkflowsRun(t *testing.T) {
 	docs := fixtures(t)
+	tried := map[string]bool{}
 	for name, c := range map[string]struct {
 		inputs, configurable string
 		script               func(*world)
@@ -70,7 +72,40 @@ func TestPublishedWorkflowsRun(t *testing.T) {
 		"conformance-version-fold":        {want: "completed"},
 		"conformance-message-reducer":     {want: "completed"},
 		"conformance-agent-identity":      {want: "completed"},
-		"conformance-subworkflow-child":   {want: "completed"},
+		"conformance-agent-reasoning": {script: func(w *world) {
+			want := "run.started|node.started reasoner|agent.reasoned reasoner|agent.toolCalled reasoner openwop.echo:echo reasoner:1|" +
+				"agent.toolReturned reasoner reasoner:1 ok|agent.handoff reasoner|agent.decided reasoner|node.completed reasoner|run.completed {}"
+			if got := strings.Join(w.story(), "|"); got != want {
+				t.Errorf("log\n got %s\nwant %s", got, want)
+			}
+		}, want: "completed"},
+		"conformance-replay-side-effect": {inputs: `{"delayMs":30000}`, script: func(w *world) {
+			w.pass(time.Second)
+			w.mustDo(engine.Cancel{})
+			again := w.fork(engine.Fork{Mode: engine.ModeReplay})
+			again.pass(time.Minute)
+			endsWith(t, again, "replay_source_missing")
+			branch := w.fork(engine.Fork{Mode: engine.ModeBranch})
+			branch.pass(time.Minute)
+			branch.is("completed")
+			again = branch.fork(engine.Fork{Mode: engine.ModeReplay, RunID: "run_3"})
+			again.pass(time.Minute)
+			again.is("completed")
+		}, want: "cancelled"},
+		"conformance-stream-text": {
+			configurable: `{"mockProvider":{"id":"stream-text","config":{"tokens":["Hel","lo ","you"],"delayMsPerToken":100,"finishReason":"length","model":"mm","usage":{"totalTokens":9}}}}`,
+			script:       func(w *world) { w.pass(299 * time.Millisecond); w.is("running") }, want: "completed",
+		},
+		"conformance-mcp-tool-roundtrip": {script: func(w *world) { w.result("mcp-call:1:1", `{"result":{"text":"roundtrip-probe"}}`) }, want: "completed"},
+		"conformance-phase4-nondet-tool": {script: func(w *world) {
+			w.result("structured-call:1:1", `{"text":"{\"valid\":true}"}`)
+			again := w.fork(engine.Fork{Mode: engine.ModeReplay})
+			if diff := cmp.Diff(w.list(), again.list()); diff != "" {
+				t.Errorf("the replay differs:\n%s", diff)
+			}
+		}, want: "completed"},
+		"conformance-phase4-replay-divergence": {script: func(w *world) { w.result("structured-call:1:1", `{"text":"{\"valid\":true}"}`) }, want: "completed"},
+		"conformance-subworkflow-child":        {want: "completed"},
 		"conformance-subworkflow-parent": {script: func(w *world) {
 			wf, err := engine.Parse(docs[w.child().WorkflowID])
 			if err != nil {
@@ -117,6 +152,7 @@ func TestPublishedWorkflowsRun(t *testing.T) {
 			w.mustDo(answer)
 		}, want: "completed"},
 	} {
+		tried[name] = true
 		t.Run(name, func(t *testing.T) {
 			wf, err := engine.Parse(docs[name])
 			if err != nil {
@@ -138,6 +174,11 @@ func TestPublishedWorkflowsRun(t *testing.T) {
 				t.Errorf("ended %s, want %s: %v", status, c.want, w.story())
 			}
 		})
+	}
+	for name := range docs {
+		if !tried[name] {
+			t.Errorf("nothing runs %s", name)
+		}
 	}
 }
 

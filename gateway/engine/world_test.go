@@ -44,6 +44,7 @@ type world struct {
 	quick   bool // documents are large, and not what the test is about: they are not looked at one by one
 	last    engine.Decision
 	source  *world // that a replay is answered from
+	agents  map[string]*engine.Agent
 }
 
 type failer interface {
@@ -65,9 +66,11 @@ func newWorldOf(tb failer, schemas *schema.Set, wf *engine.Workflow) *world {
 	}
 }
 
+func (w *world) agent(id string) *engine.Agent { return w.agents[id] }
+
 // env has marks that depend on nothing but the question, so that two decisions can be compared.
 func (w *world) env() engine.Env {
-	return engine.Env{Now: start.Add(w.passed), Clock: clock.Add(w.passed), Fence: &fence.Fencer{Rand: zeros{}}, Caps: w.caps, Children: true}
+	return engine.Env{Now: start.Add(w.passed), Clock: clock.Add(w.passed), Fence: &fence.Fencer{Rand: zeros{}}, Caps: w.caps, Children: true, TestTypes: true, Mock: true, Agents: w.agent}
 }
 
 type zeros struct{}
@@ -276,7 +279,7 @@ func (w *world) waitsFor(child string) bool {
 func (w *world) fork(f engine.Fork) *world {
 	w.tb.Helper()
 	n := newWorldOf(w.tb, w.schemas, w.wf)
-	n.source, n.created, n.passed, n.caps = w, w.created, w.passed, w.caps
+	n.source, n.created, n.passed, n.caps, n.agents = w, w.created, w.passed, w.caps, w.agents
 	if f.RunID == "" {
 		f.RunID = "run_2"
 	}
@@ -414,6 +417,8 @@ func (w *world) story() []string {
 			Outputs                  json.RawMessage
 			DelayMs, Limit, Observed int64
 			Name, ChildWorkflowID    string
+			ToolName, CallID, Status string
+			Outcome                  string
 			Next                     json.RawMessage
 		}
 		_ = json.Unmarshal(e.Payload, &p)
@@ -436,6 +441,12 @@ func (w *world) story() []string {
 			line += fmt.Sprintf(" attempt %d after %dms", p.Attempt, p.DelayMs)
 		case engine.TypeRunCompleted:
 			line += " " + string(p.Outputs)
+		case engine.TypeToolCalled:
+			line += " " + p.ToolName + " " + p.CallID
+		case engine.TypeToolReturned:
+			line += " " + p.CallID + " " + p.Status
+		case engine.TypeAgentCompleted:
+			line += " " + p.Outcome
 		case engine.TypeNodeDispatched:
 			line += " " + p.ChildWorkflowID
 		case engine.TypeVariableChanged:
