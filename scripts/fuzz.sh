@@ -15,10 +15,25 @@ go list -f "$files" ./... | while read -r package file; do
 	done
 done | sort >"$targets"
 
+# fuzz runs one target. Go now and then calls the end of a target's time a failure
+# (golang/go#75804): that names no failing input, and is asked again once.
+# Minimising every new input would take most of a short time.
+fuzz() {
+	local try out
+	for try in 1 2; do
+		if out=$(go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 10x "$1" </dev/null 2>&1); then
+			printf '%s\n' "$out"
+			return
+		fi
+		[[ $out == *"context deadline exceeded"* && $out != *"Failing input"* ]] || break
+	done
+	printf '%s\n' "$out"
+	return 1
+}
+
 step "fuzz $(wc -l <"$targets") targets, $time each"
 while read -r package target; do
-	# Minimising every new input would take most of a short time.
-	if ! out=$(go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x "$package" </dev/null 2>&1); then
+	if ! out=$(fuzz "$package" "$target"); then
 		printf '%s\nFAIL  %s %s\n' "$out" "$package" "$target"
 		failed=1
 		continue
